@@ -21,7 +21,7 @@ def tune(room, *arguments):
     (["--experts", "4", "--top-k", "5", "--n", "64", "--k", "64"], "top_k 5 is more than the 4 experts"),
     (LAYER + ["--tokens", "0"], "--tokens: 0 is outside 1 to"),
     (LAYER + ["--tokens", "200000000"], "rows"),
-    (LAYER + ["--ep", "3"], "ep 3 does not divide 4 experts"),
+    (LAYER + ["--ep", "3"], "ep 3 does not divide the 4 experts of custom"),
     (LAYER + ["--topk-weights"], "topk_weights needs permute_y"),
     (LAYER + ["--routing", "zipf:-1"], "outside 0 to"),
     (LAYER + ["--routing", "uniform,"], "--routing: the list 'uniform,' has an empty word"),

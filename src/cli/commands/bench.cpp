@@ -74,9 +74,8 @@ void time_results(std::vector<BenchResult>& results, Backend& backend, int round
     if (running.empty()) return;
     try {
       const Rounds measured = measure_rounds(backend, contenders, rounds, request);
-      size_t baseline = running.size();
-      for (size_t i = running.size(); i-- > 0;)
-        if (!contenders[i].baseline.empty()) baseline = i;
+      const auto is_baseline = [](const Contender& contender) { return !contender.baseline.empty(); };
+      const auto baseline = static_cast<size_t>(std::ranges::find_if(contenders, is_baseline) - contenders.begin());
       const auto winner =
           std::ranges::find_if(running, [](const BenchResult* result) { return has_role(result->entrant, "winner"); });
       for (size_t i = 0; i < running.size(); ++i) {
@@ -93,15 +92,6 @@ void time_results(std::vector<BenchResult>& results, Backend& backend, int round
       fail(*running[fault.contender], fault.status, fault.what());
     }
   }
-}
-
-// Removes baselines that cannot multiply this problem; `say` gets the reasons.
-void leave_out_baselines(std::vector<BenchResult>& results, const std::function<void(const std::string&)>& say) {
-  std::erase_if(results, [&](const BenchResult& result) {
-    const bool lacking = !result.entrant.contender.baseline.empty() && result.status == Status::illegal;
-    if (lacking) say(fmt::format("the baseline {} is left out: {}", result.entrant.name, result.reason));
-    return lacking;
-  });
 }
 
 std::vector<BenchResult> bench_cell(CellWork work, const SearchSpace& usual, Backend& backend, int rounds,
@@ -127,7 +117,11 @@ std::vector<BenchResult> bench_cell(CellWork work, const SearchSpace& usual, Bac
     return results;
   }
   for (BenchResult& result : results) prove(result, work.cell.shape, backend, options);
-  leave_out_baselines(results, say);
+  std::erase_if(results, [&](const BenchResult& result) {  // baselines that cannot multiply this problem
+    const bool lacking = !result.entrant.contender.baseline.empty() && result.status == Status::illegal;
+    if (lacking) say(fmt::format("the baseline {} is left out: {}", result.entrant.name, result.reason));
+    return lacking;
+  });
   time_results(results, backend, rounds, request, options);
   return results;
 }
@@ -197,10 +191,8 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   if (options.hot && !options.peers.empty())
     throw request_error("--peers and --hot exclude each other: peers are measured with cold operands");
   const Peers peers = options.peers.empty() ? Peers{} : read_peers(options.peers);
-  std::vector<std::string> told;
-  const std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, told);
-  std::vector<Cell> cells;
-  for (const CellWork& one : work) cells.push_back(one.cell);
+  const std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal);
+  const std::vector<Cell> cells = cells_of(work);
   require_problems(cells);
   Files files;
   add_inputs(files, options.cells, cells);
@@ -209,9 +201,9 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   add_input(files, "--measured", options.device.measured);
   add_output(files, "--output", options.output, Content::bench);
   require_outputs(files);
-  for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend =
-      options.in_process ? open_in_process(options.device, invocation) : open_worker(options.device);
+      options.in_process ? (*invocation.factory)(options.device.device, worker_options(options.device).backend)
+                         : open_worker(options.device);
   require_effect(invocation.given, invocation.terminal, &backend->device());
   require_regime(regime, backend->device());
   if (!options.peers.empty()) require_comparable(peers, backend->device(), regime);

@@ -18,7 +18,6 @@
 #include "check/judge.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
-#include "cli/options/against.h"
 #include "cli/options/cells.h"
 #include "cli/options/device_options.h"
 #include "cli/options/pick.h"
@@ -71,14 +70,6 @@ CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
   if (!options.wait.empty()) request.wait = parse_duration(options.wait, /*may_be_zero=*/true);
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   return request;
-}
-
-// The cells that will be measured.
-std::vector<Cell> cells_of(const TunedTable& table) {
-  std::vector<Cell> cells;
-  for (const Entry& entry : table.entries)
-    if (entry.skipped.empty()) cells.push_back(entry.cell);
-  return cells;
 }
 
 // What a signal interrupted, of `cells` to check: empty where it came after the last verdict, or where none came.
@@ -169,20 +160,6 @@ Sides open_sides(const CheckOptions& options, const TunedTable& table) {
   return sides;
 }
 
-// Tells findings as they come, and keeps them for the report after an error.
-struct CheckListener {
-  const CheckOptions& options;
-  size_t cells = 0;
-  std::vector<CellFinding> findings = {};
-
-  void operator()(const CellFinding& finding) {
-    findings.push_back(finding);
-    if (!options.quiet)
-      tell(fmt::format("[{}/{}] {}: {}: {}\n", findings.size(), cells, id(finding.cell), name(finding.finding),
-                       finding.reason));
-  }
-};
-
 // --update: writes `whole`, the table in the file, with the times of `result`, and warns about cells that keep theirs.
 // Exit::no where a winner is wrong or fails, inconclusive where others keep their times (yes where that may pass).
 Exit write_updated_table(const CheckOptions& options, const TunedTable& whole, const CheckResult& result,
@@ -200,10 +177,8 @@ Exit write_updated_table(const CheckOptions& options, const TunedTable& whole, c
   const size_t cells = result.findings.size() - updated.kept.size();
   if (cells > 0) write_table(file, updated.table);
   note(invocation.terminal, fmt::format("{}: {} updated", options.table, cells_done(cells, result.findings.size())));
-  const auto wrong = [](const CellFinding& finding) {
-    return finding.finding == Finding::wrong_result || finding.finding == Finding::failed;
-  };
-  if (std::ranges::any_of(result.findings, wrong)) return Exit::no;
+  for (const CellFinding& finding : result.findings)
+    if (finding.finding == Finding::wrong_result || finding.finding == Finding::failed) return Exit::no;
   return updated.kept.empty() || run.undecided == Undecided::pass ? Exit::yes : Exit::inconclusive;
 }
 
@@ -219,7 +194,9 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   const TunedTable whole = table;
   require_regime_of(table, options);
   pick_entries(table, options.table, options.cells);
-  const std::vector<Cell> cells = cells_of(table);
+  std::vector<Cell> cells;  // that will be measured
+  for (const Entry& entry : table.entries)
+    if (entry.skipped.empty()) cells.push_back(entry.cell);
   require_problems(cells);
   require_outputs(files_of(options, cells));
   const Sides sides = open_sides(options, table);
@@ -229,7 +206,13 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
     note(invocation.terminal, about_both(options.against, *sides.here, *sides.there, cells));
   const std::atomic<bool>& stop = stop_on_signals();
 
-  CheckListener listener{options, cells.size()};
+  std::vector<CellFinding> found;  // so far: for the report after an error
+  const auto listen = [&](const CellFinding& finding) {
+    found.push_back(finding);
+    if (!options.quiet)
+      tell(fmt::format("[{}/{}] {}: {}: {}\n", found.size(), cells.size(), id(finding.cell), name(finding.finding),
+                       finding.reason));
+  };
   const auto report_all = [&](const CheckResult& result) {
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     CheckContext context{.argv = invocation.argv,
@@ -247,13 +230,10 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   };
   CheckResult result;
   try {
-    result = check(
-        table, *sides.here, sides.request, [&](const CellFinding& finding) { listener(finding); }, stop);
+    result = check(table, *sides.here, sides.request, listen, stop);
   } catch (const std::exception& error) {
-    const CheckResult rest{.findings = listener.findings,
-                           .threshold = sides.request.threshold,
-                           .against = options.against,
-                           .fault = error.what()};
+    const CheckResult rest{
+        .findings = found, .threshold = sides.request.threshold, .against = options.against, .fault = error.what()};
     if (!rest.findings.empty()) keep_in_spite(invocation.terminal, [&] { report_all(rest); });
     throw;
   }

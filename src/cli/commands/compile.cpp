@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <unordered_set>
 
 #include "backend/backend.h"
@@ -18,7 +17,6 @@
 #include "cli/options/cells.h"
 #include "cli/options/contenders.h"
 #include "cli/options/search_options.h"
-#include "cli/options/words.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
 #include "record/fields.h"
@@ -69,13 +67,6 @@ std::vector<Candidate> candidates_of(const CompileOptions& options, const Proble
   return candidates;
 }
 
-// The reason that prunes most of the named space.
-std::string why_none(const CompileOptions& options, const Cell& cell, CandidateSource& source) {
-  if (!options.search.names_space()) return "";
-  const Grid pruned = pruned_grid(source.candidates(cell.shape, cell.seed)->pruned);
-  return pruned.rows.empty() ? "" : ": " + pruned.rows.front().front();
-}
-
 // One kernel for each different unit: cells of one shape share theirs.
 std::vector<ListedKernel> kernels_of(const CompileOptions& options, const std::vector<Cell>& cells,
                                      const DeviceInfo& device, const Catalog& catalog) {
@@ -97,9 +88,14 @@ std::vector<ListedKernel> kernels_of(const CompileOptions& options, const std::v
       kernels.push_back(std::move(kernel));
     }
   }
-  if (kernels.empty())
-    throw request_error("no candidate is legal for these cells" + why_none(options, cells.front(), source),
-                        "try --space full, or other --set values");
+  if (kernels.empty()) {  // with the reason that prunes most of the named space
+    const Grid pruned = options.search.names_space()
+                            ? pruned_grid(source.candidates(cells.front().shape, cells.front().seed)->pruned)
+                            : Grid();
+    throw request_error(
+        "no candidate is legal for these cells" + (pruned.rows.empty() ? "" : ": " + pruned.rows.front().front()),
+        "try --space full, or other --set values");
+  }
   return kernels;
 }
 
@@ -128,6 +124,14 @@ void compile_all(const CompileOptions& options, const std::string& target, std::
     write_atomic(kernels[i].file, compiled[i].cubin);
   }
 }
+#else
+void kernel_sources(const std::string&) {}
+
+void compile_all(const CompileOptions&, const std::string&, std::vector<ListedKernel>&) {
+  throw machine_error("this build of moetune has no CUDA toolkit, so it cannot compile kernels",
+                      "build moetune on a machine with the toolkit; --show-unit works without it");
+}
+#endif
 
 // Faults of the request, told before anything is compiled.
 void require_compilable(const CompileOptions& options, const std::vector<Cell>& cells,
@@ -145,16 +149,6 @@ void require_compilable(const CompileOptions& options, const std::vector<Cell>& 
                Content::kernel);
   require_outputs(files);
 }
-#else
-void require_compilable(const CompileOptions& options, const std::vector<Cell>&, const std::vector<std::string>&) {
-  threads_of(options);
-}
-
-void compile_all(const CompileOptions&, const std::string&, std::vector<ListedKernel>&) {
-  throw machine_error("this build of moetune has no CUDA toolkit, so it cannot compile kernels",
-                      "build moetune on a machine with the toolkit; --show-unit works without it");
-}
-#endif
 
 Json to_json(const ListedKernel& kernel) {
   Json json = {{"cell", to_json(kernel.cell)},

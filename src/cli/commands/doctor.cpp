@@ -1,7 +1,6 @@
 // `moetune doctor`: what is this machine, how noisy is it, what are its ceilings?
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -33,11 +32,10 @@ struct Patient {
   std::optional<Ceilings> ceilings;
 };
 
-std::vector<std::string> words_of(const DoctorOptions& options) {
+std::vector<std::string> words_of(const DoctorOptions& options, const std::vector<ListedDevice>& listed) {
   if (options.device.device != "all") return {options.device.device};
   std::vector<std::string> words;
-  for (const ListedDevice& device : list_devices_in_worker(worker_options(options.device)))
-    words.push_back(device.word);
+  for (const ListedDevice& device : listed) words.push_back(device.word);
   return words;
 }
 
@@ -123,7 +121,7 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   Json devices = Json::array();
   std::string report;
   std::vector<std::string> notes;
-  for (const std::string& word : words_of(options)) {
+  for (const std::string& word : words_of(options, listed)) {
     const Patient patient = examine(options, word, listed, invocation);
     for (const std::string& sentence : notes_on(patient)) notes.push_back(sentence);
     report += (report.empty() ? "" : "\n") + text_of(patient, format);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <system_error>
 
@@ -12,7 +11,6 @@
 #include "cli/commands/command.h"
 #include "cli/commands/export_kernels.h"
 #include "cli/files/files.h"
-#include "cli/options/words.h"
 #include "cli/text/output.h"
 #include "export/exporter.h"
 #include "export/serving/serving.h"
@@ -29,10 +27,11 @@ struct ExportOptions {
   bool no_cache = false;
 };
 
-std::string names_of(const Export& result) {
-  std::string names;
-  for (const ExportedFile& file : result.files) names += (names.empty() ? "" : ", ") + file.name;
-  return names;
+// "the table makes 2 files: a.json, b.json".
+std::string files_text(const Export& result) {
+  std::vector<std::string> names;
+  for (const ExportedFile& file : result.files) names.push_back(file.name);
+  return fmt::format("the table makes {} files: {}", names.size(), fmt::join(names, ", "));
 }
 
 // Files whose name another program looks for go to a folder, whether it is there or not: only ".json" means one file.
@@ -52,9 +51,7 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
   const std::string& output = options.output;
   const bool folder = names_a_folder(result, output);
   if (!folder && result.files.size() > 1)
-    throw request_error(
-        fmt::format("{} is one file, but the table makes {} files: {}", output, result.files.size(), names_of(result)),
-        "give a folder with -o DIR");
+    throw request_error(fmt::format("{} is one file, but {}", output, files_text(result)), "give a folder with -o DIR");
   Files files;
   add_input(files, "TABLE", options.table);
   add_input(files, "--journal", options.journal);
@@ -136,13 +133,11 @@ Exit run_export(ExportOptions options, const Invocation& invocation) {
   if (result.files.empty())
     throw Error(Exit::no, fmt::format("{}: no entry of the table can be written as {}", options.table, options.format));
   if (options.output.empty() && result.files.size() > 1)
-    throw request_error(fmt::format("the table makes {} files: {}", result.files.size(), names_of(result)),
-                        "give a folder with -o DIR");
-  if (!options.output.empty()) {
-    write_files(result, options, invocation.terminal);
-  } else {
+    throw request_error(files_text(result), "give a folder with -o DIR");
+  if (options.output.empty())
     print(result.files.front().text);
-  }
+  else
+    write_files(result, options, invocation.terminal);
   const ExportedFile& only = result.files.front();
   const bool other_name = options.output.empty() || !names_a_folder(result, options.output);
   if (!only.name.empty() && other_name)

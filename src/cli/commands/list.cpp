@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "base/embedded.h"
 #include "base/pretty.h"
@@ -12,7 +11,6 @@
 #include "cli/files/file_kinds.h"
 #include "cli/options/cells.h"
 #include "cli/options/device_options.h"
-#include "cli/options/suite.h"
 #include "cli/text/output.h"
 #include "export/exporter.h"
 #include "tune/search/strategy.h"
@@ -32,12 +30,6 @@ struct ListOptions {
   std::vector<std::string> packs;
 };
 
-std::vector<std::string> names_of(const std::vector<Knob>& knobs) {
-  std::vector<std::string> names;
-  for (const Knob& knob : knobs) names.push_back(knob.name);
-  return names;
-}
-
 // Each lister makes JSON objects that begin with a name; grids come from the same objects.
 Json listed(const auto& items, auto object_of) {
   Json objects = Json::array();
@@ -49,7 +41,7 @@ Json list_variants(const Catalog& catalog) {
   return listed(catalog.variants(), [](const VariantPtr& variant) -> Json {
     return {{"name", variant->name},
             {"device", variant->device == DeviceKind::cuda ? "cuda" : "cpu"},
-            {"knobs", names_of(variant->knobs)},
+            {"knobs", listed(variant->knobs, [](const Knob& knob) { return knob.name; })},
             {"summary", variant->summary}};
   });
 }
@@ -165,12 +157,6 @@ std::vector<std::string> list_topics() {
   return topics;
 }
 
-const Lister& find_lister(const std::string& what) {
-  const auto found = std::ranges::find(listers(), what, &Lister::what);
-  if (found == listers().end()) throw unknown_word("list", what, list_topics());
-  return *found;
-}
-
 std::vector<std::string> shown_names() {
   std::vector<std::string> names;
   for (const Lister& lister : listers())
@@ -239,9 +225,10 @@ Grid grid_of(const Json& items, Format format) {
 
 Exit run_list(const ListOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
-  const Lister& lister = find_lister(options.what);
-  if (!options.show.empty()) return show(lister, options.show), Exit::yes;
-  Json items = lister.list(Catalog(options.packs));
+  const auto lister = std::ranges::find(listers(), options.what, &Lister::what);
+  if (lister == listers().end()) throw unknown_word("list", options.what, list_topics());
+  if (!options.show.empty()) return show(*lister, options.show), Exit::yes;
+  Json items = lister->list(Catalog(options.packs));
   if (format == Format::text) narrow(items);
   if (format == Format::json)
     print(pretty_json({{"schema", "moetune.list/1"},

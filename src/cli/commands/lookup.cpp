@@ -13,7 +13,6 @@
 #include "cli/commands/command.h"
 #include "cli/options/cells.h"
 #include "cli/options/device_options.h"
-#include "cli/options/words.h"
 #include "cli/tables/winners.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
@@ -64,11 +63,6 @@ std::optional<Entry> answered(const Answer& answer) {
   return entry;
 }
 
-std::string winner_of(const TunedTable& table, const std::optional<Entry>& entry, bool verbose) {
-  if (!entry) return "none";
-  return verbose ? text(entry->candidate) : winner_text(*entry, table.device);
-}
-
 // Layer by layer what matched, then the winners, then why.
 std::string answers_text(const TunedTable& table, const std::vector<Found>& all, int columns, Format format,
                          bool verbose) {
@@ -83,7 +77,7 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
       add_row(matches, cell,
               {std::string(name(answer.match)), entry ? time_text(entry->measurement.time) : "",
                entry ? fmt::format("{} tokens, {}", entry->cell.tokens, text(entry->cell.routing)) : ""});
-      add_row(winners, cell, {winner_of(table, entry, verbose)});
+      add_row(winners, cell, {!entry ? "none" : verbose ? text(entry->candidate) : winner_text(*entry, table.device)});
       reasons.push_back(fmt::format("{}: {}", id(cell), answer.explanation));
     }
     const std::vector<std::string> heading = {title(layer[0]->cell.shape)};
@@ -124,12 +118,10 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   if (!options.device.empty()) backend = open_worker(device);
 
   std::vector<Found> all;
-  int64_t none = 0;
-  for (const Cell& cell : cells) {
+  for (const Cell& cell : cells)
     all.push_back({cell, lookup(table, cell, backend ? &backend->device() : nullptr, max_distance,
                                 options.prefer_choice ? Prefer::choice : Prefer::exact)});
-    none += all.back().answer.match == Match::none;
-  }
+  const auto none = std::ranges::count(all, Match::none, [](const Found& found) { return found.answer.match; });
   Json answers = Json::array();
   for (const Found& found : all) answers.push_back(answer_json(table, found));
   if (format == Format::json)

@@ -1,7 +1,6 @@
 // `moetune merge`: one table from several, or one journal.
 #include <fmt/format.h>
 
-#include <memory>
 #include <optional>
 
 #include "base/pretty.h"
@@ -74,14 +73,10 @@ void require_agreement(const MergeOptions& options, const MergeResult& result, b
       journals ? "choose one with --prefer first or last" : "choose one with --prefer fastest, first or last");
 }
 
-void warn_of_missing(const MergeResult& result, const Terminal& terminal) {
-  if (result.missing.empty()) return;
-  const auto missing = static_cast<int64_t>(result.missing.size());
-  warn(terminal, fmt::format("{} of {} cells are not here ({}{}): merge the other shards too", missing,
-                             missing + result.cells, result.missing[0], missing > 1 ? ", ..." : ""));
-}
-
-void warn_of_dropped_choices(const MergeResult& result, const Terminal& terminal) {
+void warn_of_losses(const MergeResult& result, const Terminal& terminal) {
+  if (const auto missing = std::ssize(result.missing); missing > 0)
+    warn(terminal, fmt::format("{} of {} cells are not here ({}{}): merge the other shards too", missing,
+                               missing + result.cells, result.missing[0], missing > 1 ? ", ..." : ""));
   for (const std::string& layer : result.dropped_choices)
     warn(terminal, fmt::format("the robust choices of {} are dropped, because winners of its cells changed: make "
                                "them again with tune --append --choose",
@@ -101,8 +96,7 @@ Exit run_merge(MergeOptions options, const Invocation& invocation) {
   if (!options.output.empty() && !journals) ours.emplace(options.output);
   const MergeResult result = journals ? joined_journals(options) : joined_tables(options, invocation);
   require_agreement(options, result, journals);
-  warn_of_missing(result, invocation.terminal);
-  warn_of_dropped_choices(result, invocation.terminal);
+  warn_of_losses(result, invocation.terminal);
   if (options.output.empty()) {
     print(result.text);
     return Exit::yes;

@@ -131,14 +131,6 @@ void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, c
                                                          : "--prune leaves all of its candidates"));
 }
 
-// Finds faults of the request before the run puts an older journal aside.
-void require_space(const TuneOptions& options, const TuneRequest& request, const DeviceInfo& device) {
-  require_regime(request.regime, device);
-  require_knobs(options.search, request.space, device);
-  require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
-  if (lists_candidates(request.strategy) && drawn_candidates(request) == 0) require_listable(request.space, device);
-}
-
 // Leaves in the request the cells of this shard, and names the files after it.
 void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const Terminal& terminal) {
   const Shard shard = choose_shard(options.shard, [](const char* name) { return std::getenv(name); });
@@ -159,14 +151,31 @@ void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const 
   whole.asked = request.cells;
 }
 
-// With --append, leaves in the request what the table lacks.
-void take_table(const TuneOptions& options, TuneRequest& request, Whole& whole, Backend& backend,
-                const Terminal& terminal) {
-  const auto say = [&](const std::string& text) { return options.quiet ? void() : note(terminal, text); };
-  if (!options.append) return;
-  request.cells = append_to(whole, options.output, options.catalog, backend, request.regime, say);
+// Divides the rounds of a final on a cpu into several looks.
+void spread_finals(TuneRequest& request) {
+  if (request.final_stretch) request.final_rounds = 5 * kCpuLooks;
+  request.final_looks = std::clamp(request.final_rounds / kFewestOfALook, 1, kCpuLooks);
+}
+
+// Finds faults of the request before the run puts an older journal aside. With --append, leaves in it what the table
+// lacks.
+void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std::optional<ContestRequest>& choosing,
+             Backend& backend, const Invocation& invocation) {
+  const DeviceInfo& device = backend.device();
+  const auto say = [&](const std::string& text) { return options.quiet ? void() : note(invocation.terminal, text); };
+  require_effect(invocation.given, invocation.terminal, &device);
+  if (device.kind == DeviceKind::cpu) spread_finals(request);
+  if (!options.quiet) tell_useless_warm_start(request, invocation.terminal);
+  require_regime(request.regime, device);
+  if (options.append) request.cells = append_to(whole, options.output, options.catalog, backend, request.regime, say);
   if (whole.before)
     request.warm_start.insert(request.warm_start.end(), whole.before->entries.begin(), whole.before->entries.end());
+  if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
+  require_knobs(options.search, request.space, device);
+  if (!options.dry_run)  // which shows first what is pruned
+    require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
+  if (lists_candidates(request.strategy) && drawn_candidates(request) == 0) require_listable(request.space, device);
+  if (!options.quiet) tell_missing_models(request, device, invocation.terminal);
 }
 
 Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
@@ -202,13 +211,6 @@ void take_entries_of(const fs::path& output, const Catalog& catalog, JournalCont
   }
 }
 
-// Whether a table holds no winners but those of the journal.
-bool is_of_journal(const TunedTable& table, const JournalContents& journal) {
-  return std::ranges::all_of(table.entries, [&](const Entry& entry) {
-    return !entry.skipped.empty() || journal.decided.contains(id(entry.cell));
-  });
-}
-
 // A resumed run goes on with its own table, and keeps the robust choices in it.
 void go_on_with_table(const fs::path& output, const Catalog& catalog, const JournalContents& journal, Whole& whole,
                       KeptFile& file) {
@@ -216,7 +218,10 @@ void go_on_with_table(const fs::path& output, const Catalog& catalog, const Jour
   if (whole.before || journal.decided.empty() || !fs::exists(output, error)) return;
   try {
     TunedTable table = read_table(output, catalog);
-    if (!is_of_journal(table, journal)) return;
+    const bool has_others = std::ranges::any_of(table.entries, [&](const Entry& entry) {
+      return entry.skipped.empty() && !journal.decided.contains(id(entry.cell));
+    });
+    if (has_others) return;
     file.take_over();
     if (!table.choices.empty()) whole.before = std::move(table);
   } catch (const Error&) {  // it gets another name
@@ -269,8 +274,7 @@ std::string next_command(const TuneOptions& options, const Invocation& invocatio
 void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table,
                    const TunedTable& chosen, size_t cells, bool complete) {
   const Format format = parse_format(options.format, kFormats);
-  const bool any_won =
-      std::any_of(table.entries.begin(), table.entries.end(), [](const Entry& entry) { return entry.skipped.empty(); });
+  const bool any_won = std::ranges::any_of(table.entries, [](const Entry& entry) { return entry.skipped.empty(); });
   std::string last = answer(table, cells);
   if (const std::string choices = choices_sentence(chosen); !choices.empty()) last += " " + choices;
   last += fmt::format(" The table is {}.", options.output);
@@ -280,11 +284,11 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete) + "\n";
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
-  if (format == Format::markdown || format == Format::text)
+  if (format == Format::markdown || format == Format::text) {
     print(results_text(table, format, invocation.terminal, options.verbose));
-  if (const std::vector<HeadedTable> choices = choice_tables(chosen, options.verbose);
-      !choices.empty() && (format == Format::markdown || format == Format::text))
-    print("\n" + headed_tables_text(choices, format, table_columns(format, invocation.terminal, options.verbose)));
+    if (const std::vector<HeadedTable> choices = choice_tables(chosen, options.verbose); !choices.empty())
+      print("\n" + headed_tables_text(choices, format, table_columns(format, invocation.terminal, options.verbose)));
+  }
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)
@@ -303,19 +307,11 @@ JournalContents journal_beside(const TuneOptions& options) {
   return {};
 }
 
-Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole,
-             const std::optional<ContestRequest>& choosing, const Invocation& invocation) {
-  const Terminal& terminal = invocation.terminal;
+Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::optional<ContestRequest> choosing,
+             const Invocation& invocation) {
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
   Backend* backend = backends.front().get();
-  require_effect(invocation.given, invocation.terminal, &backend->device());
-  require_regime(request.regime, backend->device());
-  take_table(options, request, whole, *backend, terminal);
-  if (choosing) require_choice(*choosing, cells_to_choose_for(whole));
-  require_knobs(options.search, request.space, backend->device());
-  if (lists_candidates(request.strategy) && drawn_candidates(request) == 0)
-    require_listable(request.space, backend->device());
-  tell_missing_models(request, backend->device(), terminal);
+  prepare(options, request, whole, choosing, *backend, invocation);
   CandidateSource source(request.space, backend->device(), drawn_candidates(request), request.prune);
   Plan plan = make_plan(request.cells, source, backend->device(), request.seed);
   plan.output = options.output;
@@ -323,7 +319,7 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole,
   plan.forecast = forecast_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
                                options.resume);
   const Format format = parse_format(options.format, kFormats);
-  const int columns = format == Format::text ? terminal.output_columns : 0;
+  const int columns = format == Format::text ? invocation.terminal.output_columns : 0;
   print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
         : format == Format::csv ? csv(plan)
                                 : plan_text(plan, format, columns));
@@ -370,13 +366,6 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   }
 }
 
-void tell_lost_choices(const Whole& whole, const TunedTable& table, const Terminal& terminal) {
-  for (const std::string& layer : lost_choices(whole, table))
-    note(terminal, fmt::format("the robust choices of {} are dropped, because winners of its cells changed: make "
-                               "them again with --append --choose",
-                               layer));
-}
-
 // Makes the robust choices of the layers that were asked for, and writes the table with them. Returns the cells that
 // they are made from, with the choices.
 TunedTable add_choices(const TuneOptions& options, const Invocation& invocation, const ContestRequest& request,
@@ -403,12 +392,6 @@ Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Ter
       fmt::format("Shard {} has no cells: there are fewer cells than shards. The table {} is empty.",
                   text(options.part), options.output);
   return format == Format::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
-}
-
-// Divides the rounds of a final on a cpu into several looks.
-void spread_finals(TuneRequest& request) {
-  if (request.final_stretch) request.final_rounds = 5 * kCpuLooks;
-  request.final_looks = std::clamp(request.final_rounds / kFewestOfALook, 1, kCpuLooks);
 }
 
 // How many cells are tuned on a GPU at a time, and how large they are.
@@ -443,14 +426,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     if (const std::string& id = one->device().id; !held.contains(id))
       held.emplace(id, lock(*one, options.device, invocation));
   }
-  const Backend* backend = devices[0];
-  require_effect(invocation.given, invocation.terminal, &backend->device());
-  if (backend->device().kind == DeviceKind::cpu) spread_finals(request);
-  if (!options.quiet) tell_useless_warm_start(request, invocation.terminal);
-  take_table(options, request, whole, *devices[0], invocation.terminal);
-  if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
-  require_space(options, request, backend->device());
-  if (!options.quiet) tell_missing_models(request, backend->device(), invocation.terminal);
+  prepare(options, request, whole, choosing, *devices[0], invocation);
   const std::atomic<bool>& stop = stop_on_signals();
   const bool known = whole.before && request.cells.empty();
   const TunedTable table =
@@ -467,7 +443,12 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     all_fit = all_fit && !lacks_memory(entry);
   }
   const bool chooses = choosing && !stop;
-  if (!chooses && !options.quiet) tell_lost_choices(whole, table, invocation.terminal);
+  if (!chooses && !options.quiet)
+    for (const std::string& layer : lost_choices(whole, table))
+      note(invocation.terminal,
+           fmt::format("the robust choices of {} are dropped, because winners of its cells changed: "
+                       "make them again with --append --choose",
+                       layer));
   const TunedTable chosen = chooses ? add_choices(options, invocation, *choosing, whole, table, devices, stop) : table;
   complete = complete && !(choosing && stop);
   print_results(options, invocation, entries_of(chosen, whole.asked), chosen, whole.asked.size(), complete);

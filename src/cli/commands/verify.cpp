@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -124,49 +123,36 @@ Json document(const Verdicts& verdicts, const VerifyOptions& options, const Invo
   return json;
 }
 
-std::string output_text(const Verdicts& verdicts, const Json& json, const VerifyOptions& options,
-                        const Terminal& terminal) {
-  const Format format = parse_format(options.format, kFormats);
-  if (format == Format::json) return pretty_json(json);
-  if (format == Format::text) return summary(verdicts, options.device, terminal, options.verbose);
-  if (format == Format::csv) return csv(verdicts.findings);
-  return markdown(verdicts, options.verbose);
-}
-
 // Standard output first: it needs no disk.
 void report(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
   const Json json = document(verdicts, options, invocation, backend);
-  write_outputs({[&] { print(output_text(verdicts, json, options, invocation.terminal)); },
+  const Format format = parse_format(options.format, kFormats);
+  write_outputs({[&] {
+                   print(format == Format::json  ? pretty_json(json)
+                         : format == Format::csv ? csv(verdicts.findings)
+                         : format == Format::text
+                             ? summary(verdicts, options.device, invocation.terminal, options.verbose)
+                             : markdown(verdicts, options.verbose));
+                 },
                  [&] {
                    if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
                  }});
-}
-
-// A problem that this machine can't hold says nothing about what is right.
-Exit answer(const Verdicts& verdicts) {
-  const auto wrong = [](const VerifyResult& finding) { return is_failed(finding) && !finding.no_memory; };
-  if (std::ranges::any_of(verdicts.findings, wrong)) return Exit::no;
-  return std::ranges::any_of(verdicts.findings, &VerifyResult::no_memory) ? Exit::machine : Exit::yes;
 }
 
 Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
   const Catalog catalog(options.device.packs);
   parse_format(options.format, kFormats);
-  std::vector<std::string> told;
-  std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, told);
+  std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal);
   const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
   static_cast<void>(source_of(options, {}, catalog));  // wrong words end the command before a device is opened
   Files files;
-  std::vector<Cell> cells;
-  for (const CellWork& one : work) cells.push_back(one.cell);
-  add_inputs(files, options.cells, cells);
+  add_inputs(files, options.cells, cells_of(work));
   add_inputs(files, options.search);
   add_input(files, "--table", options.contenders.table);
   add_input(files, "--measured", options.device.measured);
   add_output(files, "--output", options.output, Content::verify);
   require_outputs(files);
-  for (const std::string& sentence : told) warn(invocation.terminal, sentence);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   require_effect(invocation.given, invocation.terminal, &backend->device());
   const DeviceLock held = lock(*backend, options.device, invocation);  // a tuner's times would suffer
@@ -216,7 +202,10 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   }
   report(verdicts, options, invocation, *backend);
   if (!verdicts.whole()) return Exit::interrupted;
-  return answer(verdicts);
+  // A problem that this machine can't hold says nothing about what is right.
+  const auto wrong = [](const VerifyResult& finding) { return is_failed(finding) && !finding.no_memory; };
+  if (std::ranges::any_of(verdicts.findings, wrong)) return Exit::no;
+  return std::ranges::any_of(verdicts.findings, &VerifyResult::no_memory) ? Exit::machine : Exit::yes;
 }
 
 void declare_verify(OptionSet& set, VerifyOptions& options) {

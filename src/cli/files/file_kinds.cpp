@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/options/cells.h"
-#include "cli/options/suite.h"
 #include "export/exporter.h"
 #include "export/kernels/kernel_manifest.h"
 #include "record/comparison.h"

@@ -15,7 +15,6 @@
 #include "base/json.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
-#include "cli/options/suite.h"
 #include "record/table/mergeable.h"
 #include "workload/model.h"
 #include "workload/routing/trace.h"

@@ -1,6 +1,4 @@
-// Which worker runs the other side, and whether both sides compare.
-#include "cli/options/against.h"
-
+// Which worker runs the other side of `check --against`, and whether both sides compare.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
+#include "cli/options/device_options.h"
 #include "record/table/mergeable.h"
 #include "workload/product.h"
 

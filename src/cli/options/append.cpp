@@ -23,12 +23,6 @@ void require_appendable(const TunedTable& table, Backend& backend, Regime regime
   }
 }
 
-std::set<std::string> ids(const std::vector<Cell>& cells) {
-  std::set<std::string> result;
-  for (const Cell& cell : cells) result.insert(id(cell));
-  return result;
-}
-
 }  // namespace
 
 std::vector<Cell> append_to(Whole& whole, const std::string& file, const Catalog& catalog, Backend& backend,
@@ -81,7 +75,8 @@ std::vector<std::string> lost_choices(const Whole& whole, const TunedTable& now)
 }
 
 TunedTable entries_of(const TunedTable& table, const std::vector<Cell>& cells) {
-  const std::set<std::string> wanted = ids(cells);
+  std::set<std::string> wanted;
+  for (const Cell& cell : cells) wanted.insert(id(cell));
   TunedTable part = table;
   std::erase_if(part.entries, [&](const Entry& entry) { return !wanted.contains(id(entry.cell)); });
   std::vector<Shape> cut;  // whose choices lack cells now

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <set>
@@ -13,8 +12,6 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "cli/options/suite.h"
-#include "cli/options/words.h"
 #include "workload/model.h"
 
 namespace moetune {
@@ -32,38 +29,26 @@ std::vector<int64_t> integers(const std::string& text, std::string_view option, 
   return text.empty() ? std::vector<int64_t>{1} : parse_integers(text, option, 1, most);
 }
 
-// Makes the layer of one projection on one of tp * ep ranks.
-using LayerMaker = std::function<Layer(Projection, Dtype, int64_t tp, int64_t ep)>;
-
-LayerMaker maker_of(const Model& model) {
-  return [model](Projection projection, Dtype dtype, int64_t tp, int64_t ep) {
-    return make_layer(model, projection, dtype, tp, ep);
-  };
+// A layer from --n and --k, as that of a model: tp divides the side that is its intermediate width.
+Model model_of_sizes(const CellOptions& options, Model model, int64_t n, int64_t k) {
+  const std::vector<std::string> projections = list_words(options.projections, "--projection", {"up"});
+  if (projections.size() > 1)
+    throw request_error("--n and --k are the sizes of one projection", "for both give --hidden and --intermediate");
+  const bool up = parse_projection(projections[0]) == Projection::up;
+  model.intermediate = up ? n : k, model.hidden = up ? k : n, model.gated = false;
+  for (const int64_t tp : integers(options.tp, "--tp", kMaxSide))
+    if (model.intermediate % tp != 0)
+      throw request_error(fmt::format("--tp {} does not divide {} {}", tp, up ? "--n" : "--k", model.intermediate));
+  return model;
 }
 
-// A layer from --n and --k: tp divides the side that comes from the intermediate width.
-LayerMaker maker_of_sizes(int64_t experts, int64_t top_k, int64_t n, int64_t k) {
-  return [=](Projection projection, Dtype dtype, int64_t tp, int64_t ep) {
-    Layer layer;
-    layer.model = "custom";
-    layer.projection = projection, layer.dtype = dtype;
-    layer.experts = experts, layer.top_k = top_k, layer.n = n, layer.k = k;
-    layer.tp = tp, layer.ep = ep;
-    int64_t& side = projection == Projection::up ? layer.n : layer.k;
-    if (side % tp != 0)
-      throw request_error(fmt::format("--tp {} does not divide {} {}", tp, &side == &layer.n ? "--n" : "--k", side));
-    side /= tp;
-    return layer;
-  };
-}
-
-std::vector<LayerMaker> layer_makers(const CellOptions& options) {
+std::vector<Model> models_of(const CellOptions& options) {
   const auto experts = size_of(options.experts, "--experts", kMaxExperts);
   const auto top_k = size_of(options.top_k, "--top-k", kMaxExperts);
   const auto hidden = size_of(options.hidden, "--hidden", kMaxSide);
   const auto intermediate = size_of(options.intermediate, "--intermediate", kMaxSide);
   const auto n = size_of(options.n, "--n", kMaxSide), k = size_of(options.k, "--k", kMaxSide);
-  std::vector<LayerMaker> makers;
+  std::vector<Model> models;
   if (!options.models.empty()) {
     if (n || k)
       throw request_error("--n and --k exclude --model", "scale a model's layer with --hidden and --intermediate");
@@ -73,9 +58,9 @@ std::vector<LayerMaker> layer_makers(const CellOptions& options) {
       model.top_k = top_k.value_or(model.top_k);
       model.hidden = hidden.value_or(model.hidden);
       model.intermediate = intermediate.value_or(model.intermediate);
-      makers.push_back(maker_of(model));
+      models.push_back(model);
     }
-    return makers;
+    return models;
   }
   if ((n || k) && (hidden || intermediate))
     throw request_error("--n and --k exclude --hidden and --intermediate", "give one of the two pairs");
@@ -84,19 +69,16 @@ std::vector<LayerMaker> layer_makers(const CellOptions& options) {
   if (!experts && !top_k && !n && !k && !hidden && !intermediate) throw request_error("no layer is given", example);
   for (const auto& [value, option] : {std::pair{experts, "--experts"}, {top_k, "--top-k"}})
     if (!value) throw request_error(fmt::format("{} is missing", option), example);
+  Model custom{.name = "custom", .architecture = {}, .aliases = {}, .experts = *experts, .top_k = *top_k};
   if (hidden && intermediate) {
-    Model model;
-    model.name = "custom";
-    model.experts = *experts, model.top_k = *top_k, model.hidden = *hidden, model.intermediate = *intermediate;
-    return {maker_of(model)};
+    custom.hidden = *hidden, custom.intermediate = *intermediate;
+    return {custom};
   }
   if (hidden || intermediate)
     throw request_error(fmt::format("{} is missing", hidden ? "--intermediate" : "--hidden"), example);
   for (const auto& [value, option] : {std::pair{n, "--n"}, {k, "--k"}})
     if (!value) throw request_error(fmt::format("{} is missing", option), example);
-  if (list_words(options.projections, "--projection", {"up"}).size() > 1)
-    throw request_error("--n and --k are the sizes of one projection", "for both give --hidden and --intermediate");
-  return {maker_of_sizes(*experts, *top_k, *n, *k)};
+  return {model_of_sizes(options, custom, *n, *k)};
 }
 
 Fusion fusion_of(Fusion fusion, Projection projection, bool both) {
@@ -178,49 +160,30 @@ std::vector<std::string> op_words() { return {"fwd", "dx", "dw"}; }
 
 using Options = CellOptions;
 constexpr CellOption kOptions[] = {
-    {"model",
-     "A preset (moetune list models), a model file, or a Hugging Face config.json",
-     "NAME|FILE",
-     &Options::models,
-     {},
-     {},
-     model_words},
-    {"experts", "Experts: of a layer given directly, or instead of the model's", "E", {}, &Options::experts},
-    {"top_k", "Experts that a token picks", "T", {}, &Options::top_k},
-    {"n", "Columns of Y, of a layer given directly", "N", {}, &Options::n},
-    {"k", "Columns of X, of a layer given directly", "K", {}, &Options::k},
-    {"hidden", "Width of an expert's input, to scale a model down", "H", {}, &Options::hidden},
-    {"intermediate", "Width of an expert, to scale a model down", "I", {}, &Options::intermediate},
-    {"projection", "up, down [up]", "LIST", &Options::projections, {}, {}, projection_words},
-    {"op", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]", "LIST", &Options::ops, {}, {}, op_words},
+    {"model", "A preset (moetune list models), a model file, or a Hugging Face config.json", "NAME|FILE",
+     &Options::models, model_words},
+    {"experts", "Experts: of a layer given directly, or instead of the model's", "E", &Options::experts},
+    {"top_k", "Experts that a token picks", "T", &Options::top_k},
+    {"n", "Columns of Y, of a layer given directly", "N", &Options::n},
+    {"k", "Columns of X, of a layer given directly", "K", &Options::k},
+    {"hidden", "Width of an expert's input, to scale a model down", "H", &Options::hidden},
+    {"intermediate", "Width of an expert, to scale a model down", "I", &Options::intermediate},
+    {"projection", "up, down [up]", "LIST", &Options::projections, projection_words},
+    {"op", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]", "LIST", &Options::ops, op_words},
     {"tokens", "Such as 1,16,64-4096*4 [256, or as recorded]", "LIST", &Options::tokens},
-    {"routing", "Such as uniform,zipf:1.0,trace:FILE [uniform]", "LIST", &Options::routings, {}, {}, routing_words},
-    {"dtype", "bf16, fp16, fp32 [bf16]", "LIST", &Options::dtypes, {}, {}, dtype_names},
-    {"tp", "Ranks that share each expert's width", "LIST", {}, &Options::tp},
-    {"ep", "Ranks that share the experts", "LIST", {}, &Options::ep},
-    {"permute_x",
-     "Gather rows of X while loading (of up, where both projections are listed)",
-     {},
-     {},
-     {},
-     &Fusion::permute_x},
-    {"permute_y",
-     "Scatter rows of Y to token order while storing (of down, where both are listed)",
-     {},
-     {},
-     {},
+    {"routing", "Such as uniform,zipf:1.0,trace:FILE [uniform]", "LIST", &Options::routings, routing_words},
+    {"dtype", "bf16, fp16, fp32 [bf16]", "LIST", &Options::dtypes, dtype_names},
+    {"tp", "Ranks that share each expert's width", "LIST", &Options::tp},
+    {"ep", "Ranks that share the experts", "LIST", &Options::ep},
+    {"permute_x", "Gather rows of X while loading (of up, where both projections are listed)", &Fusion::permute_x},
+    {"permute_y", "Scatter rows of Y to token order while storing (of down, where both are listed)",
      &Fusion::permute_y},
-    {"topk_weights", "Multiply rows by their weights (with --permute-y)", {}, {}, {}, &Fusion::topk_weights},
-    {"accumulate", "Add to dW in place of overwriting it (--op dw)", {}, {}, {}, &Fusion::accumulate},
-    {"fp32_dw", "Store dW of bf16 or fp16 inputs in fp32 (--op dw)", {}, {}, {}, &Fusion::fp32_dw},
-    {"sum_slots", "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)", {}, {}, {}, &Fusion::sum_slots},
-    {"weight_gradient",
-     "Gradient of the top-k weights too (--op dx, with --topk-weights)",
-     {},
-     {},
-     {},
-     &Fusion::weight_gradient},
-    {"seed", "Of routings and operands", "N", {}, &Options::seed}};
+    {"topk_weights", "Multiply rows by their weights (with --permute-y)", &Fusion::topk_weights},
+    {"accumulate", "Add to dW in place of overwriting it (--op dw)", &Fusion::accumulate},
+    {"fp32_dw", "Store dW of bf16 or fp16 inputs in fp32 (--op dw)", &Fusion::fp32_dw},
+    {"sum_slots", "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)", &Fusion::sum_slots},
+    {"weight_gradient", "Gradient of the top-k weights too (--op dx, with --topk-weights)", &Fusion::weight_gradient},
+    {"seed", "Of routings and operands", "N", &Options::seed}};
 
 }  // namespace
 
@@ -265,13 +228,14 @@ std::vector<Cell> make_cells(const CellOptions& options) {
 
   std::vector<Cell> cells;
   std::set<std::string> known;
-  for (const LayerMaker& make : layer_makers(options))
+  for (const Model& model : models_of(options))
     for (const int64_t tp : integers(options.tp, "--tp", kMaxSide))
       for (const int64_t ep : integers(options.ep, "--ep", kMaxExperts))
         for (const Projection projection : projections)
           for (const Op op : ops)
             for (const Dtype dtype : dtypes) {
-              Shape shape{make(projection, dtype, tp, ep), op, fusion_of(options.fusion, projection, both)};
+              Shape shape{make_layer(model, projection, dtype, tp, ep), op,
+                          fusion_of(options.fusion, projection, both)};
               if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
               if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
               if (op == Op::dw && dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
@@ -285,25 +249,21 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
   const Layer& layer = cell.shape.layer;
   const bool up = layer.projection == Projection::up;  // tp divides the side that comes from the intermediate width
   std::vector<std::string> arguments;
-  const auto add = [&](const std::string& option, const std::string& value) {
-    arguments.push_back(option);
-    arguments.push_back(value);
-  };
-  const auto add_unless = [&](const std::string& option, int64_t value, int64_t usual) {
-    if (value != usual) add(option, std::to_string(value));
+  const auto add = [&](const std::string& option, const std::string& value, std::string_view usual = {}) {
+    if (value != usual) arguments.insert(arguments.end(), {option, value});
   };
   add("--experts", std::to_string(layer.experts));
   add("--top-k", std::to_string(layer.top_k));
   add("--n", std::to_string(up ? layer.n * layer.tp : layer.n));
   add("--k", std::to_string(up ? layer.k : layer.k * layer.tp));
-  if (!up) add("--projection", std::string(name(layer.projection)));
-  if (cell.shape.op != Op::fwd) add("--op", std::string(name(cell.shape.op)));
+  add("--projection", std::string(name(layer.projection)), name(Projection::up));
+  add("--op", std::string(name(cell.shape.op)), name(Op::fwd));
   add("--dtype", std::string(name(layer.dtype)));
-  add_unless("--tp", layer.tp, 1);
-  add_unless("--ep", layer.ep, 1);
+  add("--tp", std::to_string(layer.tp), "1");
+  add("--ep", std::to_string(layer.ep), "1");
   add("--tokens", std::to_string(cell.tokens));
   add("--routing", text(cell.routing));
-  if (cell.seed != 0) add("--seed", std::to_string(cell.seed));
+  add("--seed", std::to_string(cell.seed), "0");
   for (const CellOption& one : kOptions)
     if (one.flag && cell.shape.fusion.*one.flag) arguments.push_back(typed_name(one));
   return arguments;

@@ -1,9 +1,11 @@
 // The options that make cells, the same on every command: a sweep is the product of its lists.
 #pragma once
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/options/options.h"
 #include "workload/problem.h"
 
@@ -27,10 +29,35 @@ struct CellOption {
   std::string CellOptions::*value = nullptr;
   bool Fusion::*flag = nullptr;
   std::vector<std::string> (*words)() = nullptr;
+
+  constexpr CellOption(const char* n, const char* h, const char* p, std::vector<std::string> CellOptions::*member,
+                       std::vector<std::string> (*w)() = nullptr)
+      : name(n), help(h), placeholder(p), list(member), words(w) {}
+  constexpr CellOption(const char* n, const char* h, const char* p, std::string CellOptions::*member)
+      : name(n), help(h), placeholder(p), value(member) {}
+  constexpr CellOption(const char* n, const char* h, bool Fusion::*member) : name(n), help(h), flag(member) {}
 };
 std::span<const CellOption> cell_options();
 /// "--top-k".
 std::string typed_name(const CellOption& option);
+
+/// One product of lists of a suite, and where in its file it stands.
+struct SuitePart {
+  std::string where;
+  CellOptions options;
+};
+
+/// The parts of a suite: a built-in name, or a file. Errors name the place, and for an unknown word the nearest name.
+std::vector<SuitePart> read_suite(const std::string& name_or_file);
+
+/// The file that read_suite reads, whether it is there or not; empty for a built-in name.
+std::filesystem::path suite_file(const std::string& name_or_file);
+
+/// What a built-in suite is for; empty where it doesn't tell.
+std::string suite_description(const std::string& name);
+
+/// The same from JSON. Keys are the options of cells without dashes, with '_' inside; an unknown key is an error.
+std::vector<SuitePart> suite_from_json(const JsonAt& json);
 
 /// `title` is the heading of these options in --help.
 void declare(OptionSet& set, CellOptions& options, const std::string& title = "Cells: the product of these lists");

@@ -46,7 +46,7 @@ void name_entrants(CellWork& work, const SearchSpace& usual, const Problem& prob
 }
 
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
-                                std::vector<std::string>& told) {
+                                const Terminal& terminal) {
   const std::vector<Candidate> candidates = parse_candidates(contenders.candidates, catalog);
   std::vector<CellWork> work;
   if (contenders.table.empty()) {
@@ -59,13 +59,19 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
       if (entry.skipped.empty())
         add_entrant(work.back(), "winner", {.baseline = "", .candidate = entry.candidate});
       else
-        told.push_back(fmt::format("{}: the table has no winner: {}", id(entry.cell), entry.skipped));
+        warn(terminal, fmt::format("{}: the table has no winner: {}", id(entry.cell), entry.skipped));
     }
   }
   for (CellWork& one : work)
     for (const Candidate& candidate : candidates)
       add_entrant(one, "candidate", {.baseline = "", .candidate = candidate});
   return work;
+}
+
+std::vector<Cell> cells_of(const std::vector<CellWork>& work) {
+  std::vector<Cell> cells;
+  for (const CellWork& one : work) cells.push_back(one.cell);
+  return cells;
 }
 
 void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device,

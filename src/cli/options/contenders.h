@@ -28,10 +28,12 @@ struct CellWork {
   std::vector<Entrant> entrants;
 };
 
-/// The named candidates of every cell; with a table its winners, in those of its cells that `cells` picks. `told` gets
-/// a sentence for each cell without a winner. Errors as of make_cells and pick_entries.
+/// The named candidates of every cell; with a table its winners, in those of its cells that `cells` picks, and a
+/// warning for each cell without a winner. Errors as of make_cells and pick_entries.
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
-                                std::vector<std::string>& told);
+                                const Terminal& terminal);
+
+std::vector<Cell> cells_of(const std::vector<CellWork>& work);
 
 /// Gives candidates that name only some knobs the values of their variant's default for the problem.
 void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);

@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "cli/options/words.h"
 #include "cli/text/output.h"
 #include "record/table/mergeable.h"
 
@@ -50,10 +49,6 @@ std::map<std::string, MeasuredRates> read_rates(const std::string& file) {
   return rates;
 }
 
-// What a worker takes of a GPU's memory at most: its CUDA context, and a problem with several sets of its operands, the
-// reference results and what kernels need beside.
-double memory_of_worker(double problem_bytes) { return 1e9 + 6 * problem_bytes; }
-
 // Cores that compile for a worker. N workers of a GPU seldom all wait for compilers, so that each has more than an Nth.
 void set_cores(WorkerOptions& worker, int64_t cores_of_gpu, const Sharing& sharing) {
   const int64_t cores = 2 * cores_of_gpu / (sharing.at_once + 1);
@@ -68,8 +63,10 @@ Workers open_on(WorkerOptions worker, const Sharing& sharing) {
   workers.push_back(make_worker_backend(worker));
   const DeviceInfo& device = workers.front()->device();
   if (device.kind == DeviceKind::cpu && !worker.device.starts_with("cuda")) return workers;
-  const auto room =
-      static_cast<int64_t>(static_cast<double>(device.memory_bytes) / memory_of_worker(sharing.problem_bytes));
+  // What a worker takes of a GPU's memory at most: its CUDA context, and a problem with several sets of its operands,
+  // the reference results and what kernels need beside.
+  const double bytes = 1e9 + 6 * sharing.problem_bytes;
+  const auto room = static_cast<int64_t>(static_cast<double>(device.memory_bytes) / bytes);
   std::vector<std::future<std::unique_ptr<Backend>>> more;
   for (int64_t i = 1; i < std::min(sharing.at_once, room); ++i)
     more.push_back(std::async(std::launch::async, [&] { return make_worker_backend(worker); }));
@@ -137,10 +134,6 @@ WorkerOptions worker_options(const DeviceOptions& options) {
 
 std::unique_ptr<Backend> open_worker(const DeviceOptions& options) {
   return make_worker_backend(worker_options(options));
-}
-
-std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Invocation& invocation) {
-  return (*invocation.factory)(options.device, worker_options(options).backend);
 }
 
 std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed, const Sharing& sharing) {

@@ -10,7 +10,6 @@
 #include "base/system/lock.h"
 #include "cli/commands/command.h"
 #include "cli/options/options.h"
-#include "variant/pack/pack.h"
 
 namespace moetune {
 
@@ -42,9 +41,6 @@ WorkerOptions worker_options(const DeviceOptions& options);
 /// Opens the device in a worker. Errors as of make_worker_backend; --kernels must be a folder.
 std::unique_ptr<Backend> open_worker(const DeviceOptions& options);
 
-/// Opens the device in this very process, so that profilers see its kernels. A crash then ends the command.
-std::unique_ptr<Backend> open_in_process(const DeviceOptions& options, const Invocation& invocation);
-
 /// How workers share a device: at most `at_once` a GPU take turns on it, as many as it takes and its memory has room
 /// for, with problems of `problem_bytes` each.
 struct Sharing {
@@ -56,6 +52,17 @@ struct Sharing {
 /// unlike models are refused unless `mixed`. Errors as of open_worker.
 std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed,
                                                    const Sharing& sharing = {});
+
+/// The other program of `check --against`: Exit::request unless `path` is a folder, of kernels, or a file that can be
+/// run. open_other opens the same device again: with the kernels of a folder, or in a worker of another moetune binary.
+/// `here` is this program's. Exit::request for a folder where the device is a cpu, whose code is in the binary;
+/// Exit::machine where the file is not a moetune that this program can talk to, or opens another device.
+void require_other(const std::string& path);
+std::unique_ptr<Backend> open_other(const std::string& path, const DeviceOptions& options, const Backend& here);
+
+/// What a user should know before both run: how much memory the operands of the largest cell take twice, and whether
+/// both have the same kernels.
+std::string about_both(const std::string& path, Backend& here, Backend& there, const std::vector<Cell>& cells);
 
 /// No other moetune uses the device while this lives. Errors as of lock_device.
 DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation);

@@ -1,12 +1,11 @@
-// The list, and what is said about it.
-#include "cli/options/effect.h"
-
+// Which options have an effect on which requests: the list, and what is said about it.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/text/units.h"
+#include "cli/options/options.h"
 
 namespace moetune {
 namespace {

@@ -30,11 +30,6 @@ void declare_color(CLI::App& app, std::string& color, std::map<const CLI::Option
       one_of({"auto", "always", "never"});
 }
 
-std::string version_text() {
-  const BuildInfo build = build_info();
-  return fmt::format("moetune {} ({}{})\n", build.version, build.commit, build.dirty ? ", with changes" : "");
-}
-
 std::string main_help(const std::vector<Command>& commands, int width) {
   HelpSection list{"Commands", {}};
   for (const Command& command : commands)
@@ -59,13 +54,12 @@ std::string main_help(const std::vector<Command>& commands, int width) {
                     width));
 }
 
-// Every "--name" of an app, as typed.
-std::vector<std::string> option_names(const CLI::App& app) {
+// "-o", "--output"; none for an argument.
+std::vector<std::string> names_of(const CLI::Option& option) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
-  }
+  if (option.get_positional()) return names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
   return names;
 }
 
@@ -125,18 +119,11 @@ Error left_over(const CLI::App& app, const std::vector<std::string>& extras) {
   if (option == extras.end())
     return request_error(fmt::format("unexpected argument '{}'", extras.front()), see_help(app));
   const std::string word = option->substr(0, option->find('='));
-  const std::string near = nearest(word, option_names(app));
+  std::vector<std::string> known;
+  for (const CLI::Option* one : app.get_options()) std::ranges::copy(names_of(*one), std::back_inserter(known));
+  const std::string near = nearest(word, known);
   return request_error(fmt::format("unknown option '{}'", word),
                        near.empty() ? see_help(app) : fmt::format("did you mean '{}'?", near));
-}
-
-// "-o", "--output"; none for an argument.
-std::vector<std::string> names_of(const CLI::Option& option) {
-  std::vector<std::string> names;
-  if (option.get_positional()) return names;
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  return names;
 }
 
 bool takes_files(const std::string& placeholder) {
@@ -145,26 +132,24 @@ bool takes_files(const std::string& placeholder) {
 }
 
 DeclaredOption declared_option(const CLI::Option& option, const WordSource& words) {
-  const bool flag = !option.get_positional() && option.get_expected_max() == 0;
-  DeclaredOption result{.names = names_of(option),
-                        .placeholder = flag                      ? ""
-                                       : option.get_positional() ? option.get_name(true)
-                                                                 : option.get_type_name(),
-                        .help = option.get_description(),
-                        .repeated = option.get_expected_max() > 1};
-  if (words) result.words = words();
-  result.is_list = result.repeated && !option.get_positional();
-  result.files = option.get_positional() ? !words : !flag && takes_files(result.placeholder);
-  return result;
+  const bool positional = option.get_positional(), repeated = option.get_expected_max() > 1;
+  std::string placeholder = positional ? option.get_name(true) : option.get_type_name();
+  if (!positional && option.get_expected_max() == 0) placeholder.clear();  // a flag
+  return {.names = names_of(option),
+          .placeholder = placeholder,
+          .help = option.get_description(),
+          .repeated = repeated,
+          .is_list = repeated && !positional,
+          .files = positional ? !words : takes_files(placeholder),
+          .words = words ? words() : std::vector<std::string>()};
 }
 
 // "-o, --output FILE", with dots where it may be given more than once; an argument's name alone.
 std::string help_name(const CLI::Option& option) {
-  const std::string dots = option.get_expected_max() > 1 ? " ..." : "";
-  if (option.get_positional()) return option.get_name(true) + dots;
-  const std::vector<std::string> names = names_of(option);
-  if (option.get_expected_max() == 0) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{} {}{}", fmt::join(names, ", "), option.get_type_name(), dots);
+  const DeclaredOption declared = declared_option(option, {});
+  return fmt::format("{}{}{}{}", fmt::join(declared.names, ", "),
+                     declared.names.empty() || declared.placeholder.empty() ? "" : " ", declared.placeholder,
+                     declared.repeated ? " ..." : "");
 }
 
 // Versions of CLI11 lay help out differently, and none knows the width of a terminal.
@@ -234,10 +219,8 @@ CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(comma
   main.require_subcommand(0, 1);
   main.add_flag("-V,--version", apps_->version);
   declare_color(main, apps_->color, apps_->words);
-  for (const Command& command : commands_) {
-    CLI::App* app = main.add_subcommand(std::string(command.name), std::string(command.summary));
-    apps_->commands.push_back(app);
-  }
+  for (const Command& command : commands_)
+    apps_->commands.push_back(main.add_subcommand(std::string(command.name), std::string(command.summary)));
 }
 
 CommandLine::~CommandLine() = default;
@@ -279,11 +262,13 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   const auto chosen = [&]() -> const CLI::App& {
     return main.get_subcommands().empty() ? main : *main.get_subcommands().front();
   };
+  const auto command = [&] {
+    return std::ranges::find_if(commands_, [&](const Command& one) { return one.name == chosen().get_name(); });
+  };
   try {
     main.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    for (size_t i = 0; i < commands_.size(); ++i)
-      if (apps_->commands[i]->parsed()) return {.text = command_help(commands_[i], *apps_->commands[i], width)};
+    if (command() != commands_.end()) return {.text = command_help(*command(), chosen(), width)};
     require_command(commands_, main.remaining());
     return {.text = main_help(commands_, width)};
   } catch (const CLI::ParseError& error) {
@@ -291,17 +276,14 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
     if (const auto extras = chosen().remaining(); !extras.empty()) throw left_over(chosen(), extras);
     throw request_error(in_our_words(error), see_help(chosen()));
   }
-  if (apps_->version) return {.text = version_text()};
-  const std::vector<std::string> extras = main.remaining();
-  require_command(commands_, extras);
-  if (!extras.empty()) throw left_over(main, extras);  // an option that belongs behind the command
-  for (size_t i = 0; i < commands_.size(); ++i) {
-    if (!apps_->commands[i]->parsed()) continue;
-    const std::vector<std::string> rest = apps_->commands[i]->remaining();
-    if (!rest.empty()) throw left_over(*apps_->commands[i], rest);
-    return {.command = &commands_[i], .given = given_options(*apps_->commands[i]), .color = apps_->color};
-  }
-  return {.text = main_help(commands_, width)};
+  if (const BuildInfo build = build_info(); apps_->version)
+    return {.text =
+                fmt::format("moetune {} ({}{})\n", build.version, build.commit, build.dirty ? ", with changes" : "")};
+  require_command(commands_, main.remaining());
+  for (const CLI::App* app : std::initializer_list<const CLI::App*>{&main, &chosen()})
+    if (const auto extras = app->remaining(); !extras.empty()) throw left_over(*app, extras);
+  if (command() == commands_.end()) return {.text = main_help(commands_, width)};
+  return {.command = &*command(), .given = given_options(chosen()), .color = apps_->color};
 }
 
 }  // namespace moetune

@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/options/effect.h"
+#include "cli/text/console.h"
+#include "variant/device.h"
 
 namespace CLI {
 class App;
@@ -23,6 +24,19 @@ struct Command;
 using WordSource = std::function<std::vector<std::string>()>;
 /// A fixed list of them.
 WordSource one_of(std::vector<std::string> words);
+
+/// The words of options; `moetune list` tells what they mean.
+std::vector<std::string> device_words();  // without looking for devices
+std::vector<std::string> format_words();  // of export
+std::vector<std::string> model_words();   // without aliases
+std::vector<std::string> routing_words();
+std::vector<std::string> space_words();
+std::vector<std::string> suite_words();
+std::vector<std::string> variant_words();
+
+/// --arch, each architecture once: sm_90a of "sm_90,sm_90a". Exit::request for an unknown one.
+std::vector<std::string> arch_names(const std::vector<std::string>& given,
+                                    const std::vector<std::string>& otherwise = {});
 
 /// The options of one subcommand while it declares them. The variables must outlive the parsing.
 class OptionSet {
@@ -54,6 +68,16 @@ class OptionSet {
 /// empty word.
 std::vector<std::string> list_words(const std::vector<std::string>& given, std::string_view option,
                                     const std::vector<std::string>& otherwise = {});
+
+/// The options of a command line by their long names, each with its first value.
+struct Given {
+  std::string command = {};
+  std::map<std::string, std::string> options = {};
+};
+
+/// Warns of each option that has no effect beside the others, or, with a device, on that device. Throws Exit::request
+/// where a file or the cells that the option asks for would be missing. One list for all commands: effect.cpp.
+void require_effect(const Given& given, const Terminal& terminal, const DeviceInfo* device = nullptr);
 
 /// What a command line asks for: a command, or a text.
 struct Request {

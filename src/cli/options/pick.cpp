@@ -16,39 +16,20 @@
 namespace moetune {
 namespace {
 
+using Words = std::vector<std::string>;
+
+// An option that is given, the words that it stands for, and those that a cell has there, of which any may be wanted.
+// The first of these is shown to people.
 struct Criterion {
   std::string given;  // "--tokens 12"
-  std::function<bool(const Cell&)> holds;
-  std::function<std::string(const Cell&)> value;  // what the cell has there
+  std::set<std::string> wanted;
+  std::function<Words(const Cell&)> words;
+
+  bool holds(const Cell& cell) const {
+    return std::ranges::any_of(words(cell), [&](const std::string& word) { return wanted.contains(word); });
+  }
 };
 using Criteria = std::vector<Criterion>;
-
-std::string given_text(std::string_view option, const std::vector<std::string>& words) {
-  return fmt::format("{} {}", option, fmt::join(words, ","));
-}
-
-// The option's words, parsed, each against what the cell has.
-template <typename Parse, typename Of, typename Text>
-void add_list(Criteria& criteria, std::string_view option, const std::vector<std::string>& given, Parse parse, Of of,
-              Text text_of) {
-  if (given.empty()) return;
-  const std::vector<std::string> words = list_words(given, option);
-  std::vector<decltype(parse(words[0]))> values;
-  for (const std::string& word : words) values.push_back(parse(word));
-  criteria.push_back({given_text(option, words),
-                      [values, of](const Cell& cell) { return std::ranges::find(values, of(cell)) != values.end(); },
-                      [of, text_of](const Cell& cell) { return std::string(text_of(of(cell))); }});
-}
-
-using Number = int64_t (*)(const Cell&);
-
-void add_numbers(Criteria& criteria, std::string_view option, const std::string& given, Number of) {
-  if (given.empty()) return;
-  const std::vector<int64_t> values = parse_integers(given, option, 0, std::numeric_limits<int64_t>::max());
-  criteria.push_back({fmt::format("{} {}", option, given),
-                      [values, of](const Cell& cell) { return std::ranges::find(values, of(cell)) != values.end(); },
-                      [of](const Cell& cell) { return std::to_string(of(cell)); }});
-}
 
 // Sizes as the options give them: before tp divides the side that comes from the intermediate width.
 bool is_up(const Cell& cell) { return cell.shape.layer.projection == Projection::up; }
@@ -58,81 +39,75 @@ int64_t hidden(const Cell& cell) { return is_up(cell) ? whole_k(cell) : whole_n(
 int64_t width(const Cell& cell) { return is_up(cell) ? whole_n(cell) : whole_k(cell); }
 
 // A gated model's up projection has two columns for each of its intermediate width.
-void add_intermediate(Criteria& criteria, const std::string& given) {
-  if (given.empty()) return;
-  const std::vector<int64_t> values = parse_integers(given, "--intermediate", 0, kMaxSide);
-  const auto has = [values](int64_t width) { return std::ranges::find(values, width) != values.end(); };
-  criteria.push_back(
-      {"--intermediate " + given,
-       [has](const Cell& cell) {
-         return has(width(cell)) || (is_up(cell) && width(cell) % 2 == 0 && has(width(cell) / 2));
-       },
-       [](const Cell& cell) { return fmt::format("{}{}", width(cell), is_up(cell) ? " or half of it" : ""); }});
-}
-
-// A name that the table has, or one that stands for a model.
-void add_models(Criteria& criteria, const TunedTable& table, const std::vector<std::string>& given) {
-  const auto parse = [&](const std::string& word) {
-    const auto named = [&](const Entry& entry) { return entry.cell.shape.layer.model == word; };
-    return std::ranges::any_of(table.entries, named) ? word : find_model(word).name;
-  };
-  add_list(
-      criteria, "--model", given, parse, [](const Cell& cell) { return cell.shape.layer.model; }, std::identity());
+Words intermediate_words(const Cell& cell) {
+  const int64_t all = width(cell);
+  if (!is_up(cell) || all % 2 != 0) return {std::to_string(all)};
+  return {fmt::format("{} or half of it", all), std::to_string(all), std::to_string(all / 2)};
 }
 
 // A recording without a layer stands for all of them.
-void add_routings(Criteria& criteria, const std::vector<std::string>& given) {
-  if (given.empty()) return;
-  const std::vector<std::string> words = list_words(given, "--routing");
-  std::vector<RoutingSpec> specs;
-  for (const std::string& word : words) specs.push_back(parse_routing(word));
-  criteria.push_back({given_text("--routing", words),
-                      [specs](const Cell& cell) {
-                        return std::ranges::any_of(specs, [&](const RoutingSpec& spec) {
-                          RoutingSpec one = spec;
-                          if (one.name == "trace" && one.layer.empty()) one.layer = cell.routing.layer;
-                          return one == cell.routing;
-                        });
-                      },
-                      [](const Cell& cell) { return text(cell.routing); }});
-}
-
-void add_suite(Criteria& criteria, const CellOptions& options) {
-  if (options.suite.empty()) return;
-  CellOptions suite;
-  suite.suite = options.suite, suite.seed = options.seed;
-  std::set<std::string> ids;
-  for (const Cell& cell : make_cells(suite)) ids.insert(id(cell));
-  criteria.push_back({"--suite " + options.suite, [ids](const Cell& cell) { return ids.contains(id(cell)); },
-                      [](const Cell& cell) { return id(cell); }});
+Words routing_words_of(const Cell& cell) {
+  RoutingSpec all = cell.routing;
+  if (all.name == "trace") all.layer.clear();
+  return {text(cell.routing), text(all)};
 }
 
 Criteria criteria_of(const TunedTable& table, const CellOptions& options) {
   Criteria criteria;
-  add_suite(criteria, options);
-  add_models(criteria, table, options.models);
-  const auto layer = [](auto member) { return [member](const Cell& cell) { return cell.shape.layer.*member; }; };
-  const auto name_of = [](auto value) { return name(value); };
-  add_list(criteria, "--projection", options.projections, parse_projection, layer(&Layer::projection), name_of);
-  add_list(
-      criteria, "--op", options.ops, parse_op, [](const Cell& cell) { return cell.shape.op; }, name_of);
-  add_list(criteria, "--dtype", options.dtypes, parse_dtype, layer(&Layer::dtype), name_of);
-  add_numbers(criteria, "--tokens", fmt::format("{}", fmt::join(options.tokens, ",")),
-              [](const Cell& cell) { return cell.tokens; });
-  add_routings(criteria, options.routings);
-  add_numbers(criteria, "--experts", options.experts, [](const Cell& cell) { return cell.shape.layer.experts; });
-  add_numbers(criteria, "--top-k", options.top_k, [](const Cell& cell) { return cell.shape.layer.top_k; });
-  add_numbers(criteria, "--n", options.n, whole_n);
-  add_numbers(criteria, "--k", options.k, whole_k);
-  add_numbers(criteria, "--hidden", options.hidden, hidden);
-  add_intermediate(criteria, options.intermediate);
-  add_numbers(criteria, "--tp", options.tp, [](const Cell& cell) { return cell.shape.layer.tp; });
-  add_numbers(criteria, "--ep", options.ep, [](const Cell& cell) { return cell.shape.layer.ep; });
-  add_numbers(criteria, "--seed", options.seed, [](const Cell& cell) { return static_cast<int64_t>(cell.seed); });
+  // The words of a list, each as `parsed` makes text of it, against `of` the cell.
+  const auto add = [&](std::string_view option, const Words& given, auto parsed, auto of) {
+    if (given.empty()) return;
+    const Words words = list_words(given, option);
+    criteria.push_back({fmt::format("{} {}", option, fmt::join(words, ",")), {}, of});
+    for (const std::string& word : words) criteria.back().wanted.emplace(parsed(word));
+  };
+  const auto add_numbers = [&](std::string_view option, const std::string& given, auto of) {
+    if (given.empty()) return;
+    criteria.push_back({fmt::format("{} {}", option, given), {}, [of](const Cell& cell) -> Words {
+                          return {std::to_string(of(cell))};
+                        }});
+    for (const int64_t value : parse_integers(given, option, 0, std::numeric_limits<int64_t>::max()))
+      criteria.back().wanted.insert(std::to_string(value));
+  };
+  const auto named = [](auto member) {  // of a layer, by the name of its value
+    return [member](const Cell& cell) -> Words { return {std::string(name(cell.shape.layer.*member))}; };
+  };
+  const auto size = [](auto member) { return [member](const Cell& cell) { return cell.shape.layer.*member; }; };
+  if (!options.suite.empty()) {
+    CellOptions suite;
+    suite.suite = options.suite, suite.seed = options.seed;
+    criteria.push_back({"--suite " + options.suite, {}, [](const Cell& cell) -> Words { return {id(cell)}; }});
+    for (const Cell& cell : make_cells(suite)) criteria.back().wanted.insert(id(cell));
+  }
+  const auto model = [&](const std::string& word) {  // a name that the table has, or one that stands for a model
+    const auto has = [&](const Entry& entry) { return entry.cell.shape.layer.model == word; };
+    return std::ranges::any_of(table.entries, has) ? word : find_model(word).name;
+  };
+  add("--model", options.models, model, [](const Cell& cell) -> Words { return {cell.shape.layer.model}; });
+  const auto projection = [](const std::string& word) { return name(parse_projection(word)); };
+  add("--projection", options.projections, projection, named(&Layer::projection));
+  const auto op = [](const std::string& word) { return name(parse_op(word)); };
+  add("--op", options.ops, op, [](const Cell& cell) -> Words { return {std::string(name(cell.shape.op))}; });
+  const auto dtype = [](const std::string& word) { return name(parse_dtype(word)); };
+  add("--dtype", options.dtypes, dtype, named(&Layer::dtype));
+  add_numbers("--tokens", fmt::format("{}", fmt::join(options.tokens, ",")), std::mem_fn(&Cell::tokens));
+  const auto routing = [](const std::string& word) { return text(parse_routing(word)); };
+  add("--routing", options.routings, routing, routing_words_of);
+  add_numbers("--experts", options.experts, size(&Layer::experts));
+  add_numbers("--top-k", options.top_k, size(&Layer::top_k));
+  add_numbers("--n", options.n, whole_n);
+  add_numbers("--k", options.k, whole_k);
+  add_numbers("--hidden", options.hidden, hidden);
+  add_numbers("--intermediate", options.intermediate, width);
+  if (!options.intermediate.empty()) criteria.back().words = intermediate_words;
+  add_numbers("--tp", options.tp, size(&Layer::tp));
+  add_numbers("--ep", options.ep, size(&Layer::ep));
+  add_numbers("--seed", options.seed, std::mem_fn(&Cell::seed));
   for (const CellOption& one : cell_options())
     if (one.flag && options.fusion.*one.flag)
-      criteria.push_back({typed_name(one), [flag = one.flag](const Cell& cell) { return cell.shape.fusion.*flag; },
-                          [](const Cell& cell) { return text(cell.shape.fusion); }});
+      criteria.push_back({typed_name(one), {"yes"}, [flag = one.flag](const Cell& cell) -> Words {
+                            return {text(cell.shape.fusion), cell.shape.fusion.*flag ? "yes" : "no"};
+                          }});
   return criteria;
 }
 
@@ -141,7 +116,7 @@ std::string values_text(const TunedTable& table, const Criterion& criterion) {
   constexpr size_t kMost = 8;
   std::vector<std::string> values;
   for (const Entry& entry : table.entries)
-    if (std::string value = criterion.value(entry.cell); std::ranges::find(values, value) == values.end())
+    if (std::string value = criterion.words(entry.cell).front(); std::ranges::find(values, value) == values.end())
       values.push_back(std::move(value));
   const size_t more = values.size() > kMost ? values.size() - kMost : 0;
   values.resize(values.size() - more);

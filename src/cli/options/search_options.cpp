@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "cli/options/words.h"
 
 namespace moetune {
 
@@ -43,12 +42,9 @@ void require_knobs(const SearchOptions& options, const SearchSpace& space, const
     const std::string name = setting.substr(0, setting.find('='));
     std::vector<std::string> owners;
     bool here = false;
-    for (const VariantSpace& part : space.variants) {
-      const Variant& variant = *part.variant;
-      if (std::ranges::find(variant.knobs, name, &Knob::name) == variant.knobs.end()) continue;
-      owners.push_back(variant.name);
-      here = here || variant.device == device.kind;
-    }
+    for (const auto& [variant, values] : space.variants)
+      if (std::ranges::find(variant->knobs, name, &Knob::name) != variant->knobs.end())
+        owners.push_back(variant->name), here = here || variant->device == device.kind;
     if (!here)
       throw request_error(fmt::format("--set {}: no variant of the space '{}' that runs on {} has the knob '{}'",
                                       setting, space.name, device.kind == DeviceKind::cuda ? "a GPU" : "a cpu", name),

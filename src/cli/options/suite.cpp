@@ -1,5 +1,5 @@
 // Reading suites.
-#include "cli/options/suite.h"
+#include "cli/options/cells.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,4 @@
 // Names from the rooms below and from the files inside the binary.
-#include "cli/options/words.h"
-
 #include <algorithm>
 #include <functional>
 

@@ -1,5 +1,5 @@
 // From suites to cells.
-#include "cli/options/suite.h"
+#include "cli/options/cells.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
