@@ -54,9 +54,10 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run) {
   for (const CellFinding& finding : result.findings) {
     const std::string type(name(finding.finding));
     add(id(finding.cell), finding.seconds,
-        is_no(finding.finding)     ? "failure"
-        : is_open(finding.finding) ? open_kind
-                                   : "",
+        is_no(finding.finding)                  ? "failure"
+        : finding.finding == Finding::untrusted ? "skipped"
+        : is_open(finding.finding)              ? open_kind
+                                                : "",
         type, fmt::format("{}: {}", type, finding.reason));
   }
   if (result.mean)
@@ -74,7 +75,7 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run) {
 Json benchmark_json(const CheckResult& result, const TunedTable& table) {
   Json list = Json::array();
   for (const CellFinding& finding : result.findings) {
-    if (finding.rounds == 0) continue;
+    if (finding.rounds == 0 || finding.finding == Finding::untrusted) continue;
     const Entry* entry = find_entry(table, finding.cell);
     list.push_back({{"name", id(finding.cell)},
                     {"unit", "µs"},

@@ -137,6 +137,10 @@ std::string change_text(const CellFinding& finding);
 /// "1.4 %": the smallest slowdown that would have been found; empty where nothing was measured.
 std::string detectable_text(const CellFinding& finding);
 
+/// The time before as `now` is compared with it, so that the change follows from the two: scaled by how much longer the
+/// control takes now, if the ratio to it was judged. 0 = unknown.
+double compared_seconds(const CellFinding& finding, const CheckResult& result);
+
 /// What the change is measured by: "time", "cublas-loop", or "paired time" against another program.
 std::string judged_by(const CellFinding& finding, const CheckResult& result);
 

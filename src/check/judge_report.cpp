@@ -103,6 +103,12 @@ std::string detectable_text(const CellFinding& finding) {
   return was_measured(finding) ? fmt::format("{:.{}f} %", percent, percent < 9.95 ? 1 : 0) : "";
 }
 
+double compared_seconds(const CellFinding& finding, const CheckResult& result) {
+  const bool by_ratio = result.against.empty() && !is_told_by_time(finding) && finding.control_before_seconds > 0;
+  return finding.before_seconds *
+         (by_ratio && was_measured(finding) ? finding.control_now_seconds / finding.control_before_seconds : 1);
+}
+
 std::string judged_by(const CellFinding& finding, const CheckResult& result) {
   if (!result.against.empty()) return "paired time";
   return is_told_by_time(finding) ? "time" : finding.control;
@@ -149,18 +155,28 @@ std::string sentence(const CheckResult& result) {
 
 std::string markdown(const CheckResult& result) {
   Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"finds", true}, {"by"}, {"verdict"}}, {}};
-  for (const CellFinding& finding : result.findings)
-    grid.rows.push_back({id(finding.cell), finding.before_seconds > 0 ? format_time(finding.before_seconds) : "",
-                         was_measured(finding) ? format_time(finding.now.time.value) : "", change_text(finding),
-                         detectable_text(finding), judged_by(finding, result), std::string(name(finding.finding))});
+  std::vector<const CellFinding*> ordered;
+  for (const CellFinding& finding : result.findings) ordered.push_back(&finding);
+  std::ranges::stable_sort(ordered, std::greater(), [](const CellFinding* finding) { return severity(*finding); });
+  for (const CellFinding* one : ordered) {
+    const double before = compared_seconds(*one, result);
+    grid.rows.push_back({id(one->cell), before > 0 ? format_time(before) : "",
+                         was_measured(*one) ? format_time(one->now.time.value) : "", change_text(*one),
+                         detectable_text(*one), judged_by(*one, result), std::string(name(one->finding))});
+  }
   std::string text = markdown(grid);
+  for (const Finding bad : {Finding::regressed, Finding::failed, Finding::wrong_result}) {
+    const std::string word = "| " + markdown_text(name(bad));
+    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size())
+      text.replace(at, word.size(), "| **" + markdown_text(name(bad)) + "**");
+  }
   const std::vector<std::string> told = reasons(result);
   for (const std::string& reason : told)
     text += (&reason == told.data() ? "\n- " : "- ") + markdown_text(reason) + "\n";
   text +=
       result.against.empty()
-          ? "\nThe change is that of the ratio to the control named under 'by', or of the time itself where that is "
-            "'time'."
+          ? "\nBefore is the table's time, scaled by how much longer the control named under 'by' takes now; 'time': "
+            "it is not scaled."
           : "\nThe change is that of the time here to the time with " + markdown_text(result.against) +
                 ", measured in the same rounds.";
   text += " A slowdown of the size under 'finds' would have been found with a chance of 95 %.\n";

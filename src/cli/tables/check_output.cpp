@@ -89,7 +89,8 @@ void append_step_summary(const std::string& text, const Terminal& terminal) {
 
 std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& result, const TunedTable& table,
                                 bool verbose) {
-  std::vector<std::string> row = {finding.before_seconds > 0 ? format_time(finding.before_seconds) : "",
+  const double before = compared_seconds(finding, result);
+  std::vector<std::string> row = {before > 0 ? format_time(before) : "",
                                   finding.rounds > 0 ? format_time(finding.now.time.value) : "", change_text(finding),
                                   detectable_text(finding)};
   if (verbose) row.push_back(judged_by(finding, result));
@@ -100,7 +101,7 @@ std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& r
   return row;
 }
 
-// "Changes are those of the ratio to loop, measured in the same rounds."
+// "Before is the table's time, scaled by how much longer loop takes now, in the same rounds."
 std::string legend(const CheckResult& result) {
   const std::vector<CellFinding>& findings = result.findings;
   if (std::ranges::all_of(findings, [](const CellFinding& finding) { return finding.rounds == 0; })) return "";
@@ -113,7 +114,7 @@ std::string legend(const CheckResult& result) {
         std::ranges::find(controls, finding.control) == controls.end())
       controls.push_back(finding.control);
   if (controls.empty()) return found.substr(1);
-  return fmt::format("Changes are those of the ratio to {}, measured in the same rounds.",
+  return fmt::format("Before is the table's time, scaled by how much longer {} takes now, in the same rounds.",
                      fmt::join(controls, " or ")) +
          found;
 }
@@ -134,6 +135,18 @@ std::string with_rounds(const std::vector<std::string>& argv, int rounds) {
     told = true;
   }
   return shell_line(words);
+}
+
+// The command for one of several cells.
+std::vector<std::string> narrowed(std::vector<std::string> command, const CellFinding& finding,
+                                  const CheckResult& result) {
+  if (result.findings.size() == 1) return command;
+  const Cell& cell = finding.cell;
+  command.insert(command.end(), {"--projection", std::string(name(cell.shape.layer.projection)), "--op",
+                                 std::string(name(cell.shape.op)), "--tokens", std::to_string(cell.tokens), "--routing",
+                                 text(cell.routing)});
+  if (const std::string& model = cell.shape.layer.model; model != "custom" && !model.empty()) command.insert(command.end(), {"--model", cell.shape.layer.model});
+  return command;
 }
 
 // The command that made the table, where it is known.
@@ -191,8 +204,10 @@ void report(const CheckResult& result, const CheckRun& run, const CheckContext& 
 
 std::string advice(const CheckResult& result, const CheckRequest& request, const std::vector<std::string>& argv,
                    const Json& tool, const TableCommands& commands) {
-  if (std::ranges::find(result.findings, Finding::wrong_result, &CellFinding::finding) != result.findings.end())
-    return "Next: " + shell_line(commands.verify);
+  const auto wrong = std::ranges::find(result.findings, Finding::wrong_result, &CellFinding::finding);
+  if (wrong != result.findings.end()) return "Next: " + shell_line(narrowed(commands.verify, *wrong, result));
+  const auto bad = std::ranges::find_if(result.findings, is_no, &CellFinding::finding);
+  if (bad != result.findings.end()) return "Next: " + shell_line(narrowed(commands.bench, *bad, result));
   if (exit_code(result) == static_cast<int>(Exit::no)) return "Next: " + shell_line(commands.bench);
   const auto any = [&](Remedy remedy) {
     return std::ranges::any_of(result.findings, [&](const CellFinding& finding) { return finding.remedy == remedy; });

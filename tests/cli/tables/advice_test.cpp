@@ -76,13 +76,13 @@ TEST(Advice, WhatTheTableLacksIsTunedAgain) {
 TEST(Advice, ARegressionIsLookedAt) {
   CellFinding bad;
   bad.finding = Finding::regressed;
-  EXPECT_EQ(Asked{}.about({bad, open(Remedy::rounds)}), "Next: moetune bench --table t.json");
+  EXPECT_EQ(Asked{}.about({bad, open(Remedy::rounds)}), "Next: moetune bench --table t.json --projection up --op fwd --tokens 0 --routing uniform");
 }
 
 TEST(Advice, AWrongResultIsVerified) {
   CellFinding slow, wrong;
   slow.finding = Finding::regressed, wrong.finding = Finding::wrong_result;
-  EXPECT_EQ(Asked{}.about({slow, wrong}), "Next: moetune verify --table t.json");
+  EXPECT_EQ(Asked{}.about({slow, wrong}), "Next: moetune verify --table t.json --projection up --op fwd --tokens 0 --routing uniform");
 }
 
 TEST(Advice, ThereIsNoneWhereNothingHelps) {

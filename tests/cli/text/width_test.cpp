@@ -148,7 +148,7 @@ TEST(Width, OfCheck) {
   }
   const std::string told = findings_text({.findings = findings}, table, {}, false);
   expect_narrow(told);
-  EXPECT_TRUE(holds(told, "the ratio to cublas-grouped or cublas-loop")) << told;
+  EXPECT_TRUE(holds(told, "longer cublas-grouped or")) << told;
   EXPECT_TRUE(holds(told, "| 9.8 % | equivalent   |")) << told;
   EXPECT_TRUE(holds(told, "|  12 % | inconclusive |")) << told;
   const std::string all = findings_text({.findings = findings}, table, {}, true);
