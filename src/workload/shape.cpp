@@ -98,16 +98,11 @@ std::string title(const Shape& shape) {
 
 Json to_json(const Shape& shape) {
   const Layer& layer = shape.layer;
-  Json json = {{"model", layer.model},
-               {"projection", name(layer.projection)},
-               {"op", name(shape.op)},
-               {"experts", layer.experts},
-               {"top_k", layer.top_k},
-               {"n", layer.n},
-               {"k", layer.k},
-               {"dtype", name(layer.dtype)},
-               {"tp", layer.tp},
-               {"ep", layer.ep}};
+  Json json = {{"model", layer.model}, {"projection", name(layer.projection)},
+               {"op", name(shape.op)}, {"experts", layer.experts},
+               {"top_k", layer.top_k}, {"n", layer.n},
+               {"k", layer.k},         {"dtype", name(layer.dtype)},
+               {"tp", layer.tp},       {"ep", layer.ep}};
   for (const FusionPart& part : kFusionParts)
     if (!part.only || part.only == shape.op) json[part.name] = shape.fusion.*part.on;
   return json;

@@ -1,4 +1,5 @@
-// The parts of the wgmma variant: what is legal, how long a launch should take, and what is taken where nothing is tuned.
+// The parts of the wgmma variant: what is legal, how long a launch should take, and what is taken where nothing is
+// tuned.
 #pragma once
 #include <optional>
 #include <string>
