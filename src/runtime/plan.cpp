@@ -6,33 +6,9 @@
 
 #include "base/error.h"
 #include "runtime/driver.h"
+#include "runtime/tensor_map.h"
 
 namespace moetune {
-namespace {
-
-CUtensorMapDataType type_of(const std::string& dtype) {
-  return dtype == "bf16" ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-}
-
-CUtensorMap encoded(const MapShape& shape, CUdeviceptr base, const std::string& kernel) {
-  const std::vector<cuuint64_t> size(shape.sizes.begin(), shape.sizes.end());
-  const std::vector<cuuint64_t> stride(shape.strides.begin(), shape.strides.end());
-  std::vector<cuuint32_t> box(size.size(), 1);
-  box[0] = static_cast<cuuint32_t>(shape.box_columns), box[1] = static_cast<cuuint32_t>(shape.box_rows);
-  const std::vector<cuuint32_t> every(size.size(), 1);
-  CUtensorMap map;
-  require(
-      driver().cuTensorMapEncodeTiled(
-          &map, type_of(shape.dtype), static_cast<cuuint32_t>(size.size()), reinterpret_cast<void*>(base), size.data(),
-          stride.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-          shape.l2_promotion == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
-          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-      kernel + ": no tensor map of '" + shape.pointer + "', which must begin at a multiple of 16 bytes");
-  return map;
-}
-
-}  // namespace
-
 // ---- Workspaces -----------------------------------------------------------------------------------------------------
 
 LaunchWorkspace::~LaunchWorkspace() try {
@@ -53,11 +29,11 @@ void LaunchWorkspace::reserve(const std::vector<LaunchBuffer>& buffers) {
   const std::lock_guard lock(mutex_);
   bool made = false;
   for (const LaunchBuffer& buffer : buffers) {
-    std::vector<Memory>& list = memory_[buffer.name];
-    if (!list.empty() && list.back().bytes >= buffer.bytes) continue;
+    const auto found = memory_.find(buffer.name);
+    if (found != memory_.end() && found->second.back().bytes >= buffer.bytes) continue;
     Memory memory{.bytes = std::max<int64_t>(buffer.bytes, 1), .zeroed = buffer.zeroed};
     require(driver().cuMemAlloc(&memory.data, static_cast<size_t>(memory.bytes)), "no memory for a workspace");
-    list.push_back(memory);
+    memory_[buffer.name].push_back(memory);
     clear(memory);
     made = true;
   }
@@ -169,7 +145,12 @@ void Plan::put_addresses(Argument& argument) const {
   for (Map& map : argument.maps) {
     const CUdeviceptr base = addresses_[map.place];
     if (map.encoded == base && base != 0) continue;
-    const CUtensorMap made = encoded(map.shape, base, kernel_);
+    CUtensorMap made;
+    const CUresult result =
+        encode_tensor_map(driver().cuTensorMapEncodeTiled, map.shape, reinterpret_cast<void*>(base), made);
+    if (result != CUDA_SUCCESS)
+      require(result,
+              kernel_ + ": no tensor map of '" + map.shape.pointer + "', which must begin at a multiple of 16 bytes");
     std::memcpy(at + map.offset, &made, sizeof made);
     map.encoded = base;
   }

@@ -156,6 +156,34 @@ def test_what_a_launch_needs_is_kept(exported, callers):
     assert len([line for line in log.splitlines() if line.startswith("alloc")]) == 1
 
 
+def test_a_workspace_without_memory_for_more_says_so(exported):
+    """Memory that could not be had is missing in the next launch too, and in no other way."""
+    source = f"""
+import os, sys
+sys.path.insert(0, {str(exported)!r})
+import moetune_kernels as mk
+library = mk.Library({str(exported)!r})
+summed = dict(op="dx", fusion="permute_x+sum_slots", **{LAYER})
+workspace = mk.Workspace(library, 16, [dict({LAYER})])
+kernel = library.pick(tokens=16, **summed)
+needs = kernel.needs(16)
+def error(run):
+    try:
+        run()
+    except mk.Error as e:
+        print(e)
+os.environ["FAKE_CUDA_FAULT"] = "2"
+error(lambda: workspace.reserve(16, [summed]))
+os.environ["FAKE_CUDA_FAULT"] = "0"
+error(lambda: mk.Prepared(kernel, 16, None, needs).launch(workspace, [4096] * len(needs), 1))
+"""
+    result = subprocess.run([sys.executable, "-B", "-c", source], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            universal_newlines=True, env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": os.devnull})
+    first, second = result.stdout.splitlines()
+    assert first == "no memory for a workspace: a planted fault", result.stderr
+    assert "the workspace was made for other kernels or fewer tokens" in second
+
+
 def test_what_an_export_serves_is_listed(exported, tmp_path):
     source = f"import sys; sys.path.insert(0, {str(exported)!r}); import json, moetune_kernels as mk; " \
              f"print(json.dumps(mk.Library({str(exported)!r}).served()))"

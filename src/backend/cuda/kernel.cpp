@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/libraries/runtime.h"
 #include "backend/cuda/operands.h"
+#include "runtime/tensor_map.h"
 #include "variant/pack/launch_rule.h"
 
 namespace moetune {
@@ -164,22 +165,12 @@ void launch_checked(const void* function, unsigned blocks, unsigned threads, voi
 
 TensorMap encode_map(const MapShape& shape, const void* base) {
   static const auto encoder = find_encoder();
-  const std::vector<cuuint64_t> size(shape.sizes.begin(), shape.sizes.end());
-  const std::vector<cuuint64_t> stride(shape.strides.begin(), shape.strides.end());
-  std::vector<cuuint32_t> box(size.size(), 1);
-  box[0] = static_cast<cuuint32_t>(shape.box_columns), box[1] = static_cast<cuuint32_t>(shape.box_rows);
-  const std::vector<cuuint32_t> every(size.size(), 1);
   CUtensorMap map;
-  const CUresult result =
-      encoder(&map, shape.dtype == "bf16" ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-              static_cast<cuuint32_t>(size.size()), const_cast<void*>(base), size.data(), stride.data(), box.data(),
-              every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-              shape.l2_promotion == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
-              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode_tensor_map(encoder, shape, const_cast<void*>(base), map);
   if (result != CUDA_SUCCESS)
     throw CandidateFault(Status::launch_error,
                          fmt::format("cannot make a tensor map of {} [{}] in boxes of {} rows: error {}", shape.pointer,
-                                     fmt::join(size, ", "), shape.box_rows, static_cast<int>(result)));
+                                     fmt::join(shape.sizes, ", "), shape.box_rows, static_cast<int>(result)));
   TensorMap opaque;
   std::memcpy(&opaque, &map, sizeof map);
   return opaque;
