@@ -1,6 +1,6 @@
 """Launches kernels that `moetune export --format kernels` wrote, from Python: a thin face of lib/libmoetune.so, whose
-interface include/moetune.h describes. Takes torch tensors (anything with data_ptr(), dtype, shape and is_contiguous()) and
-torch's current stream.
+interface include/moetune.h describes. Takes torch tensors (anything with data_ptr(), dtype, shape and is_contiguous())
+and torch's current stream.
 
     library = Library("kernels")
     layer = {"experts": 128, "top_k": 8, "n": 1536, "k": 2048}
@@ -35,9 +35,9 @@ class _Served(ctypes.Structure):
 
 
 class _Need(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_char_p), ("dims", ctypes.c_int32), ("exact", ctypes.c_int32),
-                ("shape", ctypes.c_int64 * 3), ("top_k", ctypes.c_int64), ("bytes", ctypes.c_int64),
-                ("alignment", ctypes.c_int64)]
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_char_p), ("dims", ctypes.c_int32),
+                ("exact", ctypes.c_int32), ("shape", ctypes.c_int64 * 3), ("top_k", ctypes.c_int64),
+                ("bytes", ctypes.c_int64), ("alignment", ctypes.c_int64)]
 
 
 class _Operand(ctypes.Structure):
@@ -70,8 +70,8 @@ def _load():
         getattr(loaded, name).argtypes = arguments
     for name in ("moetune_error", "moetune_kernel_name", "moetune_kernel_id"):
         getattr(loaded, name).restype = ctypes.c_char_p
-    for name in ("moetune_close", "moetune_device", "moetune_free_workspace", "moetune_workspace_bytes", "moetune_kernel_name",
-                 "moetune_kernel_id"):
+    for name in ("moetune_close", "moetune_device", "moetune_free_workspace", "moetune_workspace_bytes",
+                 "moetune_kernel_name", "moetune_kernel_id"):
         getattr(loaded, name).argtypes = [ctypes.c_void_p]
     loaded.moetune_workspace_bytes.restype = ctypes.c_int64
     return loaded
@@ -102,8 +102,8 @@ _TORCH_DTYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "tor
 
 
 class Need(typing.NamedTuple):
-    """What an operand must be. `exact`: of this shape; others may have more rows, in any number of dimensions before the
-    columns. With `top_k`, a value for each slot, which may also be [tokens, top_k]."""
+    """What an operand must be. `exact`: of this shape; others may have more rows, in any number of dimensions before
+    the columns. With `top_k`, a value for each slot, which may also be [tokens, top_k]."""
     name: str
     dtype: str
     shape: list
@@ -139,7 +139,8 @@ class Need(typing.NamedTuple):
 
 class Library:
     """A folder of exported kernels, on the device of the current CUDA context (torch's, or the first device).
-    `other_gpu`: launch kernels also on a GPU of another name than the one that they were tuned on, if they run there."""
+    `other_gpu`: launch kernels also on a GPU of another name than the one that they were tuned on, if they run
+    there."""
 
     def __init__(self, folder, other_gpu=False):
         self.folder, self.handle = pathlib.Path(folder), ctypes.c_void_p()
@@ -175,14 +176,15 @@ class Library:
         return Kernel(self, asked, handle)
 
     def route(self, topk_ids, m_sizes, gather_indices, first_expert=0, stream=None):
-        """Sorts a routing by expert, in one kernel, without a sync. topk_ids [tokens, top_k] are int32 or int64; those of
-        the experts from first_expert on are sorted. Writes m_sizes [experts] and gather_indices [rows], both int32: the
-        slot (token * top_k + choice) of each row in expert order, -1 behind the last."""
+        """Sorts a routing by expert, in one kernel, without a sync. topk_ids [tokens, top_k] are int32 or int64; those
+        of the experts from first_expert on are sorted. Writes m_sizes [experts] and gather_indices [rows], both int32:
+        the slot (token * top_k + choice) of each row in expert order, -1 behind the last."""
         ids = "int64" if str(topk_ids.dtype) == "torch.int64" else "int32"
+        stream = _current_stream() if stream is None else stream
         Need("topk_ids", ids, list(topk_ids.shape), True).require("route", topk_ids, self.device)
-        Need("m_sizes", "int32", [math.prod(m_sizes.shape)], True).require("route", m_sizes, self.device)
-        Need("gather_indices", "int32", [math.prod(gather_indices.shape)], True).require("route", gather_indices, self.device)
-        self.launch_route(topk_ids, m_sizes, gather_indices, first_expert, _current_stream() if stream is None else stream)
+        for name, tensor in (("m_sizes", m_sizes), ("gather_indices", gather_indices)):
+            Need(name, "int32", [math.prod(tensor.shape)], True).require("route", tensor, self.device)
+        self.launch_route(topk_ids, m_sizes, gather_indices, first_expert, stream)
 
     def launch_route(self, topk_ids, m_sizes, gather_indices, first_expert, stream):
         """`route`, of tensors that were checked before."""
@@ -208,9 +210,9 @@ class Kernel:
                 for need in needs[:count.value]]
 
     def launch(self, tokens, workspace, rows=None, stream=None, **operands):
-        """Puts the launch into the stream (a handle; torch's current one if it is None): nothing is synchronised, m_sizes
-        stay on the device. A graph that captures the launch uses the same addresses in every replay. Error for operands
-        that are missing, of another dtype or shape, too small, or not aligned."""
+        """Puts the launch into the stream (a handle; torch's current one if it is None): nothing is synchronised,
+        m_sizes stay on the device. A graph that captures the launch uses the same addresses in every replay. Error for
+        operands that are missing, of another dtype or shape, too small, or not aligned."""
         needs = self.needs(tokens, rows)
         for need in needs:
             if operands.get(need.name) is None:
@@ -227,7 +229,8 @@ class Prepared:
     """A kernel with a number of tokens, for launches whose operands were checked."""
 
     def __init__(self, kernel, tokens, rows, needs):
-        self._kernel, self._handle, self._tokens, self._rows = kernel, kernel.handle, tokens, -1 if rows is None else rows
+        self._kernel, self._handle = kernel, kernel.handle
+        self._tokens, self._rows = tokens, -1 if rows is None else rows
         self._names, self._free = [need.name.encode() for need in needs], []
 
     def launch(self, workspace, addresses, stream):
@@ -239,16 +242,17 @@ class Prepared:
             operands = list(array)
         for operand, address in zip(operands, addresses):
             operand.data = address
-        result = _c.moetune_launch(self._handle, self._tokens, self._rows, workspace.handle, array, len(operands), stream)
+        result = _c.moetune_launch(self._handle, self._tokens, self._rows, workspace.handle, array, len(operands),
+                                   stream)
         self._free.append((array, operands))
         if result:
             require(result)
 
 
 class Workspace:
-    """The device memory of one launch in flight, for the requests (all that the library serves, if there are none) with at
-    most so many tokens. Make it before a graph is captured, and keep it as long as the graph. Launches that may run at
-    the same time need one each."""
+    """The device memory of one launch in flight, for the requests (all that the library serves, if there are none) with
+    at most so many tokens. Make it before a graph is captured, and keep it as long as the graph. Launches that may run
+    at the same time need one each."""
 
     def __init__(self, library, tokens, requests=()):
         self.library, self.handle = library, ctypes.c_void_p()

@@ -67,8 +67,8 @@ class Workspace:
         its, key = prepared.library, prepared.request_key
         if max(self._room.get((its, key), -1), self._room.get((its, None), -1)) < prepared.tokens:
             if torch.cuda.is_current_stream_capturing():
-                raise Error("a workspace is needed before the capture of a graph: make a moetune_torch.Workspace, and run "
-                            "the layer once inside of `with workspace:` before it is captured there")
+                raise Error("a workspace is needed before the capture of a graph: make a moetune_torch.Workspace, and "
+                            "run the layer once inside of `with workspace:` before it is captured there")
             if its not in self._made:
                 self._made[its] = moetune_kernels.Workspace(its, prepared.tokens, [prepared.request])
             else:
@@ -187,7 +187,8 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _eager(*tensors):
-    """Whether operators may be called as functions of Python, which saves the dispatcher's time: no tracing, no modes."""
+    """Whether operators may be called as functions of Python, which saves the dispatcher's time: no tracing, no
+    modes."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return False
     for tensor in tensors:
@@ -260,8 +261,8 @@ def _(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, ze
             dy.new_empty(rows if "weight_gradient" in words else 0, dtype=torch.float32))
 
 
-@_operator("grouped_gemm_dw(str folder, Tensor dy, Tensor x, Tensor m_sizes, Tensor gather_indices, Tensor? topk_weights, "
-           "int top_k, str fusion) -> Tensor")
+@_operator("grouped_gemm_dw(str folder, Tensor dy, Tensor x, Tensor m_sizes, Tensor gather_indices, "
+           "Tensor? topk_weights, int top_k, str fusion) -> Tensor")
 def _dw(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
     rows = gather_indices.numel()
     dw = dy.new_empty((m_sizes.numel(), dy.shape[1], x.shape[1]))
@@ -339,17 +340,18 @@ class _Differentiable(torch.autograd.Function):
 
 
 def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, top_k, fusion="plain", zero_rest=False):
-    """y_e = x_e w_e^T for the rows of each expert e. x [rows, k] in expert order, or with permute_x [tokens, k];
-    w [experts, n, k]; y [tokens * top_k, n], in expert order, or with permute_y by slot. topk_weights, in fp32 and by
+    """y_e = x_e w_e^T for the rows of each expert e. x [rows, k] in expert order, or with permute_x [tokens, k]; w
+    [experts, n, k]; y [tokens * top_k, n], in expert order, or with permute_y by slot. topk_weights, in fp32 and by
     slot, with "permute_y+topk_weights". On a rank that holds some of the model's experts, rows of y and of gradients
     that belong to no expert here hold arbitrary values; with zero_rest they are zeros. Differentiable in x, w and
-    topk_weights where the export has kernels of dx and dw for the same fusion (with "+weight_gradient" for topk_weights;
-    for permute_x those with "+sum_slots" are preferred); Error where it has none. The gradient of a token or a weight is
-    zero where none of its experts is here."""
+    topk_weights where the export has kernels of dx and dw for the same fusion (with "+weight_gradient" for
+    topk_weights; for permute_x those with "+sum_slots" are preferred); Error where it has none. The gradient of a token
+    or a weight is zero where none of its experts is here."""
     if ("topk_weights" in fusion) != (topk_weights is not None):
         raise Error("topk_weights go with the fusion permute_y+topk_weights")
     run = torch.ops.moetune.grouped_gemm.default
     if _eager(x, w):
         needs_grad = x.requires_grad or w.requires_grad or (topk_weights is not None and topk_weights.requires_grad)
         run = _Differentiable.apply if needs_grad and torch.is_grad_enabled() else _forward
-    return run(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest)
+    return run(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion,
+               zero_rest)

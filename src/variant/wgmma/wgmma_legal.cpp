@@ -64,8 +64,7 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::cluster_w, "tma_w must be yes with cluster=m: only tensor copies load W for two blocks"},
     {WgmmaRule::producer,
      "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows must fit "
-     "its "
-     "registers"},
+     "its registers"},
     {WgmmaRule::across_copies,
      "tma_w must be yes for dx and dw: only tensor copies load W whose rows are steps along k"},
     {WgmmaRule::across_planes,
