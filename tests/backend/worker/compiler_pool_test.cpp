@@ -135,9 +135,11 @@ TEST_F(CompilesInAPool, LeavesHalfOfTheProcessesToWhatIsNext) {
 }
 
 TEST_F(CompilesInAPool, TellsWhichIsDoneFirst) {
+  CompilerPool stuck(options("compile-hang=block_m=96"));
+  stuck.want(shape_, four_);
+  EXPECT_EQ(stuck.first_of(shape_, std::vector{cpu(96), cpu(16)}), 1U);  // one process: in order
   CompilerPool pool(options());
   pool.want(shape_, four_);
-  EXPECT_EQ(pool.first_of(shape_, std::vector{cpu(96), cpu(16)}), 1U);  // one process: in order
   EXPECT_EQ(pool.first_of(shape_, std::vector{cpu(24, 32), cpu(96)}), 1U);
   EXPECT_EQ(pool.first_of(shape_, std::vector{cpu(24, 32)}), 0U) << "nobody wanted it";
 }
