@@ -1,9 +1,11 @@
 // The catalog without packs, and what tests ask of it.
 #pragma once
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/text/units.h"
 #include "variant/catalog.h"
 
 namespace moetune {
@@ -24,6 +26,13 @@ inline Candidate parse_candidate(std::string_view text, const Catalog& catalog =
   Candidate candidate = parse_partial_candidate(text, catalog);
   for (size_t i = 0; i < candidate.values.size(); ++i)
     if (candidate.values[i] == kUnset) candidate.values[i] = candidate.variant->knobs[i].absent;
+  return candidate;
+}
+
+/// The text with the values of `base` for the knobs that it does not name.
+inline std::string with_base(std::string candidate, const std::string& base) {
+  for (const std::string& knob : split(base, ' '))
+    if (candidate.find(" " + knob.substr(0, knob.find('=') + 1)) == std::string::npos) candidate += " " + knob;
   return candidate;
 }
 

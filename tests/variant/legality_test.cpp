@@ -29,6 +29,15 @@ std::string reason(const std::string& candidate, const Shape& shape = shape_of()
   return parsed.variant->illegal(parsed, shape, device_of_arch(arch)).value_or("");
 }
 
+std::string mma(const std::string& knobs) {
+  return with_base("mma " + knobs, "block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1");
+}
+std::string wgmma(const std::string& knobs) {
+  return with_base("wgmma " + knobs,
+                   "block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative "
+                   "swap=yes cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static");
+}
+
 struct Case {
   const char* candidate;
   const char* reason;
@@ -36,40 +45,30 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.candidate; }
 
 class MmaLegality : public testing::TestWithParam<Case> {};
-TEST_P(MmaLegality, Tells) { EXPECT_EQ(reason(std::string("mma ") + GetParam().candidate), GetParam().reason); }
+TEST_P(MmaLegality, Tells) { EXPECT_EQ(reason(mma(GetParam().candidate)), GetParam().reason); }
 INSTANTIATE_TEST_SUITE_P(
     Cases, MmaLegality,
-    testing::Values(
-        Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=8", ""},
-        Case{"block_m=16 block_n=64 block_k=128 warps=4 stages=6 raster=n group=1", ""},
-        Case{"block_m=24 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1",
-             "block_m must be a multiple of 16 in 16 to 256"},
-        Case{"block_m=512 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1",
-             "block_m must be a multiple of 16 in 16 to 256"},
-        Case{"block_m=64 block_n=16 block_k=64 warps=4 stages=3 raster=m group=1",
-             "block_n must be a multiple of 16 in 32 to 256"},
-        Case{"block_m=64 block_n=64 block_k=96 warps=4 stages=3 raster=m group=1", "block_k must be 32, 64 or 128"},
-        Case{"block_m=64 block_n=64 block_k=64 warps=2 stages=3 raster=m group=1", "warps must be 4 or 8"},
-        Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=1 raster=m group=1", "stages must lie in 2 to 6"},
-        Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=7 raster=m group=1", "stages must lie in 2 to 6"},
-        Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=0", "group must lie in 1 to 64"},
-        Case{"block_m=16 block_n=32 block_k=64 warps=4 stages=3 raster=m group=1",
-             "block_m x block_n cannot be divided among 4 warps in multiples of 16 x 16"},
-        Case{"block_m=256 block_n=256 block_k=32 warps=8 stages=2 raster=m group=1",
-             "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread"},
-        Case{"block_m=128 block_n=256 block_k=128 warps=8 stages=3 raster=m group=1",
-             "stages, block_m, block_n or block_k must be smaller: shared memory over 232448 bytes"},
-        Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=4", ""},
-        Case{"block_m=16 block_n=64 block_k=64 warps=4 stages=2 raster=m group=1 split=8", ""},
-        Case{"block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=8",
-             "split must be smaller: the sums of pieces need more device memory than a launch may use"},
-        Case{"block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=0",
-             "split must lie in 1 to 8"}));
+    testing::Values(Case{"block_m=128 block_n=256 warps=8 group=8", ""},
+                    Case{"block_m=16 block_k=128 stages=6 raster=n", ""},
+                    Case{"block_m=24", "block_m must be a multiple of 16 in 16 to 256"},
+                    Case{"block_m=512", "block_m must be a multiple of 16 in 16 to 256"},
+                    Case{"block_n=16", "block_n must be a multiple of 16 in 32 to 256"},
+                    Case{"block_k=96", "block_k must be 32, 64 or 128"}, Case{"warps=2", "warps must be 4 or 8"},
+                    Case{"stages=1", "stages must lie in 2 to 6"}, Case{"stages=7", "stages must lie in 2 to 6"},
+                    Case{"group=0", "group must lie in 1 to 64"},
+                    Case{"block_m=16 block_n=32",
+                         "block_m x block_n cannot be divided among 4 warps in multiples of 16 x 16"},
+                    Case{"block_m=256 block_n=256 block_k=32 warps=8 stages=2",
+                         "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread"},
+                    Case{"block_m=128 block_n=256 block_k=128 warps=8",
+                         "stages, block_m, block_n or block_k must be smaller: shared memory over 232448 bytes"},
+                    Case{"block_m=128 block_n=256 warps=8 split=4", ""}, Case{"block_m=16 stages=2 split=8", ""},
+                    Case{"block_m=128 block_n=256 warps=8 split=8",
+                         "split must be smaller: the sums of pieces need more device memory than a launch may use"},
+                    Case{"split=0", "split must lie in 1 to 8"}));
 
 TEST(WgmmaLegality, TensorCopiesCountRowsOfWIn32Bits) {
-  const std::string text =
-      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
+  const std::string text = wgmma("");
   Shape shape = shape_of();
   shape.layer.experts = 256;
   shape.layer.n = int64_t{1} << 23;
@@ -83,45 +82,35 @@ TEST(WgmmaLegality, TensorCopiesCountRowsOfWIn32Bits) {
 }
 
 TEST(WgmmaLegality, ExpertsAreMixedWhereBlocksTakeTheirTiles) {
-  const std::string text =
-      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=";
   Shape shape = shape_of();
-  EXPECT_EQ(reason(text + "dynamic mix=4", shape), "");
-  EXPECT_EQ(reason(text + "dynamic mix=1", shape), "mix must be 0 or lie in 2 to 16");
-  EXPECT_EQ(reason(text + "dynamic mix=17", shape), "mix must be 0 or lie in 2 to 16");
-  EXPECT_EQ(reason(text + "static mix=4", shape),
+  EXPECT_EQ(reason(wgmma("tiles=dynamic mix=4"), shape), "");
+  EXPECT_EQ(reason(wgmma("tiles=dynamic mix=1"), shape), "mix must be 0 or lie in 2 to 16");
+  EXPECT_EQ(reason(wgmma("tiles=dynamic mix=17"), shape), "mix must be 0 or lie in 2 to 16");
+  EXPECT_EQ(reason(wgmma("tiles=static mix=4"), shape),
             "mix needs tiles=dynamic and split=1: blocks take whole tiles from a counter");
-  EXPECT_EQ(reason(text + "dynamic split=4 mix=4", shape),
+  EXPECT_EQ(reason(wgmma("tiles=dynamic split=4 mix=4"), shape),
             "mix needs tiles=dynamic and split=1: blocks take whole tiles from a counter");
-  EXPECT_EQ(reason(text + "dynamic addressing=pointers mix=4", shape),
+  EXPECT_EQ(reason(wgmma("tiles=dynamic addressing=pointers mix=4"), shape),
             "mix needs addressing=base and gather=tiles: pointers and rows gathered first follow the order of experts");
   shape.layer.experts = 2048;
-  EXPECT_EQ(reason(text + "dynamic mix=4", shape), "mix must be 0 with more than 1024 experts: each block sorts them");
+  EXPECT_EQ(reason(wgmma("tiles=dynamic mix=4"), shape),
+            "mix must be 0 with more than 1024 experts: each block sorts them");
 }
 
 TEST(WgmmaLegality, RowsThatAreGatheredFirstComeByTensorCopies) {
-  const std::string text =
-      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-      "cluster=none in_flight=1 tma_store=no tiles=static tma_x=";
   Shape shape = shape_of();
   shape.fusion.permute_x = true;
-  EXPECT_EQ(reason(text + "no", shape), "");
-  EXPECT_EQ(reason(text + "yes", shape),
+  EXPECT_EQ(reason(wgmma("tma_x=no"), shape), "");
+  EXPECT_EQ(reason(wgmma("tma_x=yes"), shape),
             "tma_x must be no with permute_x and gather=tiles: tensor copies don't gather rows");
-  EXPECT_EQ(reason(text + "yes gather=first", shape), "");
-  EXPECT_EQ(reason(text + "no gather=first", shape),
+  EXPECT_EQ(reason(wgmma("tma_x=yes gather=first"), shape), "");
+  EXPECT_EQ(reason(wgmma("tma_x=no gather=first"), shape),
             "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows");
-  EXPECT_EQ(reason(text + "yes gather=first addressing=pointers", shape),
+  EXPECT_EQ(reason(wgmma("tma_x=yes gather=first addressing=pointers"), shape),
             "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows");
 }
 
 TEST(WgmmaLegality, RefusalsNameTheFusionOfTheOp) {
-  const auto tile = [](const std::string& ways) {
-    return "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-           "cluster=none in_flight=1 tiles=static " +
-           ways;
-  };
   const auto gathered = [](const std::string& fusion) {
     return "tma_x must be no with " + fusion + " and gather=tiles: tensor copies don't gather rows";
   };
@@ -129,19 +118,19 @@ TEST(WgmmaLegality, RefusalsNameTheFusionOfTheOp) {
     return "tma_store must be no or rows with " + fusion + ": tensor copies don't scatter rows";
   };
   Shape fwd = shape_of(), dx = shape_of(Dtype::bf16, Op::dx), dw = shape_of(Dtype::bf16, Op::dw);
-  const std::string first = tile("tma_x=yes tma_store=no gather=first");
+  const std::string first = wgmma("tma_x=yes tma_store=no gather=first");
   EXPECT_EQ(reason(first, fwd), "gather must be tiles without permute_x: there are no rows to gather");
   EXPECT_EQ(reason(first, dx), "gather must be tiles without permute_y: there are no rows to gather");
   EXPECT_EQ(reason(first, dw), "gather must be tiles without permute_x and permute_y: there are no rows to gather");
   fwd.fusion.permute_x = dx.fusion.permute_x = true;
-  EXPECT_EQ(reason(tile("tma_x=yes tma_store=no"), fwd), gathered("permute_x"));
-  EXPECT_EQ(reason(tile("tma_x=yes tma_store=yes"), dx), scattered("permute_x"));
+  EXPECT_EQ(reason(wgmma("tma_x=yes tma_store=no"), fwd), gathered("permute_x"));
+  EXPECT_EQ(reason(wgmma("tma_x=yes tma_store=yes"), dx), scattered("permute_x"));
   fwd.fusion = dx.fusion = {.permute_y = true};
-  EXPECT_EQ(reason(tile("tma_x=yes tma_store=yes"), fwd), scattered("permute_y"));
-  EXPECT_EQ(reason(tile("tma_x=yes tma_store=no"), dx), gathered("permute_y"));
-  EXPECT_EQ(reason(tile("tma_x=no tma_store=yes"), dx), "");
+  EXPECT_EQ(reason(wgmma("tma_x=yes tma_store=yes"), fwd), scattered("permute_y"));
+  EXPECT_EQ(reason(wgmma("tma_x=yes tma_store=no"), dx), gathered("permute_y"));
+  EXPECT_EQ(reason(wgmma("tma_x=no tma_store=yes"), dx), "");
   dx.fusion.topk_weights = true;
-  EXPECT_EQ(reason(tile("tma_x=no tma_store=yes"), dx),
+  EXPECT_EQ(reason(wgmma("tma_x=no tma_store=yes"), dx),
             "tma_store must be no or rows with topk_weights: tensor copies don't weight rows");
 }
 
@@ -157,10 +146,7 @@ TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
 
 TEST(WgmmaSums, TilesThatBlocksShareHaveFewerWhereRowsScatter) {
   const auto tile = [](int block_m) {
-    return fmt::format(
-        "wgmma block_m={} block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-        "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
-        block_m);
+    return wgmma(fmt::format("block_m={} block_n=256 consumers=2 split=0", block_m));
   };
   Shape shape = shape_of();
   EXPECT_EQ(reason(tile(192), shape), "");
@@ -175,13 +161,10 @@ TEST(Split, AsManyBlocksHaveWorkOfATileAsItHasPieces) {
     const Candidate c = parse_candidate(candidate);
     return c.variant->plan(c, shape_of()).pieces;
   };
-  const std::string wgmma =
-      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=";
-  EXPECT_EQ(pieces(wgmma + "1"), 1);
-  EXPECT_EQ(pieces(wgmma + "4"), 4);
-  EXPECT_EQ(pieces(wgmma + "0"), 3);  // a beginning and two parts
-  EXPECT_EQ(pieces("mma block_m=64 block_n=64 block_k=64 warps=4 stages=3 raster=m group=1 split=8"), 8);
+  EXPECT_EQ(pieces(wgmma("swap=no split=1")), 1);
+  EXPECT_EQ(pieces(wgmma("swap=no split=4")), 4);
+  EXPECT_EQ(pieces(wgmma("swap=no split=0")), 3);  // a beginning and two parts
+  EXPECT_EQ(pieces(mma("split=8")), 8);
   EXPECT_EQ(find_variant("simt").plan(candidate_of("simt", {16, 16, 16}), shape_of()).pieces, 1);
 }
 
@@ -195,184 +178,91 @@ TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
 }
 
 class WgmmaLegality : public testing::TestWithParam<Case> {};
-TEST_P(WgmmaLegality, Tells) { EXPECT_EQ(reason(std::string("wgmma ") + GetParam().candidate), GetParam().reason); }
+TEST_P(WgmmaLegality, Tells) { EXPECT_EQ(reason(wgmma(GetParam().candidate)), GetParam().reason); }
 INSTANTIATE_TEST_SUITE_P(
     Cases, WgmmaLegality,
     testing::Values(
-        Case{"block_m=256 block_n=128 block_k=64 stages=4 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
+        Case{"block_m=256 block_n=128 stages=4 consumers=2 cluster=n", ""},
+        Case{"block_m=128 block_n=256 stages=4 raster=n group=1 consumers=2 swap=no cluster=m in_flight=0 tma_x=no",
              ""},
-        Case{"block_m=128 block_n=256 block_k=64 stages=4 raster=n group=1 consumers=2 schedule=cooperative swap=no "
-             "cluster=m in_flight=0 tma_x=no tma_store=no tiles=static",
-             ""},
-        Case{"block_m=16 block_n=64 block_k=128 stages=8 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic",
-             ""},
-        Case{"block_m=256 block_n=128 block_k=64 stages=5 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
+        Case{"block_m=16 block_k=128 stages=8 tiles=dynamic", ""},
+        Case{"block_m=256 block_n=128 stages=5 consumers=2 cluster=n",
              "stages, block_m, block_n, block_k or hold must be smaller: shared memory over 232448 bytes"},
-        Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
-             ""},
-        Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tma_store=rows tiles=static",
+        Case{"block_m=192 block_n=256 consumers=2 cluster=n", ""},
+        Case{"block_m=192 block_n=256 consumers=2 cluster=n tma_store=rows",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=208 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
+        Case{"block_m=208 block_n=256 consumers=2 cluster=n",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=256 block_n=192 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=yes "
-             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static",
+        Case{"block_m=256 block_n=192 consumers=3 cluster=n",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=128 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
+        Case{"block_m=128 consumers=2",
              "block_n, with swap=yes, must be a multiple of 64 for each consumer that shares a tile"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
+        Case{"consumers=2 swap=no",
              "block_m, with swap=no, must be a multiple of 64 for each consumer that shares a tile"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=pingpong swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "schedule=pingpong needs consumers=2"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=n in_flight=1 tma_x=no tma_store=no tiles=static",
+        Case{"schedule=pingpong swap=no", "schedule=pingpong needs consumers=2"},
+        Case{"swap=no cluster=n tma_x=no",
              "tma_x must be yes with cluster=n: only tensor copies load X for two blocks"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=dynamic",
+        Case{"swap=no cluster=n tiles=dynamic",
              "tiles must be static in a cluster: its blocks walk through tiles together"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic pace=common",
+        Case{"swap=no tiles=dynamic pace=common",
              "tiles must be static with pace=common: blocks can only begin the same number of tiles together"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=9",
-             "split must lie in 0 to 8"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static pace=common split=0",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=0",
+        Case{"swap=no tiles=dynamic split=4", ""}, Case{"swap=no tiles=dynamic split=9", "split must lie in 0 to 8"},
+        Case{"swap=no pace=common split=0", ""},
+        Case{"swap=no tiles=dynamic split=0",
              "split=0 needs cluster=none and tiles=static: blocks share the last round by their numbers"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=m in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
+        Case{"swap=no cluster=m split=0",
              "split=0 needs cluster=none and tiles=static: blocks share the last round by their numbers"},
-        Case{"block_m=160 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
+        Case{"block_m=160 block_n=128 consumers=2 schedule=pingpong split=0",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=96 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
+        Case{"block_m=96 block_n=256 consumers=2 schedule=pingpong",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=128 block_n=192 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             ""},
-        Case{"block_m=192 block_n=256 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static split=0",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static pace=common split=2",
+        Case{"block_m=128 block_n=192 consumers=2 schedule=pingpong", ""},
+        Case{"block_m=192 block_n=256 consumers=2 split=0", ""},
+        Case{"swap=no pace=common split=2",
              "split above 1 needs cluster=none and pace=own: each block takes pieces of tiles by itself"},
-        Case{"block_m=144 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=pingpong swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=2",
+        Case{"block_m=144 block_n=128 consumers=2 schedule=pingpong tiles=dynamic split=2",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=192 block_n=112 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
+        Case{"block_m=192 block_n=112 consumers=3 swap=no tiles=dynamic split=4",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=192 block_n=96 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4",
-             ""},
-        Case{"block_m=192 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=3 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=rows tiles=dynamic split=4",
+        Case{"block_m=192 block_n=96 consumers=3 swap=no tiles=dynamic split=4", ""},
+        Case{"block_m=192 block_n=80 consumers=3 swap=no tma_store=rows tiles=dynamic split=4",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=64 block_n=96 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=5",
+        Case{"block_n=96 swap=no tiles=dynamic split=5",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=5",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=rows tiles=dynamic split=8",
+        Case{"block_n=80 swap=no tiles=dynamic split=5", ""},
+        Case{"swap=no tma_store=rows tiles=dynamic split=8",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=256 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=8",
+        Case{"block_m=256 block_n=128 consumers=2 tiles=dynamic split=8",
              "split must be smaller: the sums of pieces need more device memory than a launch may use"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=n in_flight=1 tma_x=yes tma_w=no tma_store=yes tiles=static",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=m in_flight=1 tma_x=yes tma_w=no tma_store=no tiles=static",
+        Case{"swap=no tma_x=no tma_w=no", ""}, Case{"swap=no cluster=n tma_w=no tma_store=yes", ""},
+        Case{"swap=no cluster=m tma_w=no",
              "tma_w must be yes with cluster=m: only tensor copies load W for two blocks"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static gather=first",
-             "gather must be tiles without permute_x: there are no rows to gather"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=64",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=48",
-             "hold must be 0 or at least block_m, the rows of a tile"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=72",
-             "hold must be a multiple of 16 up to 1024"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=1040",
-             "hold must be a multiple of 16 up to 1024"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=12 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=512",
+        Case{"gather=first", "gather must be tiles without permute_x: there are no rows to gather"},
+        Case{"hold=64", ""}, Case{"hold=48", "hold must be 0 or at least block_m, the rows of a tile"},
+        Case{"hold=72", "hold must be a multiple of 16 up to 1024"},
+        Case{"hold=1040", "hold must be a multiple of 16 up to 1024"},
+        Case{"stages=12 hold=512",
              "stages, block_m, block_n, block_k or hold must be smaller: shared memory over 232448 bytes"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static hold=64",
+        Case{"swap=no hold=64", "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
+        Case{"tma_store=rows hold=64",
              "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=rows tiles=static hold=64",
-             "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4 hold=64",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=dynamic split=4 addressing=pointers hold=64",
-             ""},
-        Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
+        Case{"tiles=dynamic split=4 hold=64", ""}, Case{"tiles=dynamic split=4 addressing=pointers hold=64", ""},
+        Case{"block_m=256 block_n=128 block_k=128 stages=2 consumers=2 swap=no tma_x=no tma_w=no",
              "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows "
              "must fit its registers"},
-        Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=no tma_w=yes tma_store=no tiles=static",
-             ""},
-        Case{"block_m=256 block_n=128 block_k=128 stages=2 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=no tma_w=no tma_store=no tiles=static",
-             ""},
-        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=yes tiles=static",
+        Case{"block_m=256 block_n=128 block_k=128 stages=2 consumers=2 swap=no tma_x=no tma_w=yes", ""},
+        Case{"block_m=256 block_n=128 block_k=128 stages=2 consumers=2 tma_x=no tma_w=no", ""},
+        Case{"block_n=80 swap=no tma_store=yes",
              "block_n must be a multiple of 64 with tma_store=yes: a box of Y has 64 columns"},
-        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             ""},
-        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=rows addressing=base tiles=static",
-             ""},
-        Case{"block_m=64 block_n=80 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=rows addressing=pointers tiles=static",
-             ""},
-        Case{"block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=no "
-             "cluster=none in_flight=1 tma_x=yes tma_store=yes addressing=pointers tiles=static",
+        Case{"block_n=80 swap=no", ""}, Case{"block_n=80 swap=no tma_store=rows addressing=base", ""},
+        Case{"block_n=80 swap=no tma_store=rows addressing=pointers", ""},
+        Case{"swap=no tma_store=yes addressing=pointers",
              "tma_store must be no or rows with addressing=pointers: boxes need one tensor map of Y for all experts"},
-        Case{"block_m=264 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "block_m must be a multiple of 16 in 16 to 256"},
-        Case{"block_m=64 block_n=64 block_k=32 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "block_k must be 64 or 128"},
-        Case{"block_m=64 block_n=64 block_k=64 stages=17 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-             "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static",
-             "stages must lie in 2 to 16"}));
+        Case{"block_m=264", "block_m must be a multiple of 16 in 16 to 256"},
+        Case{"block_k=32", "block_k must be 64 or 128"}, Case{"stages=17", "stages must lie in 2 to 16"}));
 
 TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
-  const std::string candidate =
-      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-      "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
+  const std::string candidate = wgmma("");
   EXPECT_EQ(reason(candidate), "");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_80"), "wgmma needs sm_90a");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_100a"), "wgmma needs sm_90a");
@@ -387,21 +277,14 @@ TEST(WgmmaLegality, NeedsHopperWholeChunksAndNoGatherByTensorCopies) {
   shape = shape_of();
   shape.fusion.permute_y = true;
   EXPECT_EQ(reason(candidate, shape), "");
-  std::string copies_out = candidate;
-  copies_out.replace(copies_out.find("tma_store=no"), 12, "tma_store=yes");
-  EXPECT_EQ(reason(copies_out, shape), "tma_store must be no or rows with permute_y: tensor copies don't scatter rows");
-  copies_out.replace(copies_out.find("tma_store=yes"), 13, "tma_store=rows");
-  EXPECT_EQ(reason(copies_out, shape), "");
+  EXPECT_EQ(reason(wgmma("tma_store=yes"), shape),
+            "tma_store must be no or rows with permute_y: tensor copies don't scatter rows");
+  EXPECT_EQ(reason(wgmma("tma_store=rows"), shape), "");
 }
 
 TEST(WgmmaPlan, MapsAreOfWhatIsCopiedByThem) {
   const auto plan_of = [](const std::string& ways) {
-    return find_variant("wgmma").plan(
-        parse_candidate("wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 "
-                        "consumers=1 schedule=cooperative swap=yes cluster=none in_flight=1 "
-                        "tiles=static " +
-                        ways),
-        shape_of());
+    return find_variant("wgmma").plan(parse_candidate(wgmma(ways)), shape_of());
   };
   const LaunchPlan boxes = plan_of("tma_x=yes tma_w=yes tma_store=yes");
   EXPECT_EQ(boxes.x_box, 64);
@@ -419,9 +302,7 @@ TEST(WgmmaPlan, MapsAreOfWhatIsCopiedByThem) {
 }
 
 TEST(WgmmaPlan, CountsThreadsClustersAndBoxes) {
-  const Candidate candidate = parse_candidate(
-      "wgmma block_m=256 block_n=128 block_k=64 stages=4 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-      "cluster=n in_flight=1 tma_x=yes tma_store=no tiles=static");
+  const Candidate candidate = parse_candidate(wgmma("block_m=256 block_n=128 stages=4 consumers=2 cluster=n"));
   const LaunchPlan plan = find_variant("wgmma").plan(candidate, shape_of());
   EXPECT_EQ(plan.threads, 384);
   EXPECT_EQ(plan.cluster, 2);
@@ -433,21 +314,16 @@ TEST(WgmmaPlan, CountsThreadsClustersAndBoxes) {
 // High, narrow tiles of few rows have small boxes too; others, and those of which blocks share a part, one size.
 TEST(WgmmaPlan, RowsOfXComeInBoxesOfTwoSizesWhereTheyAreFew) {
   const auto boxes_of = [](const std::string& ways) {
-    const LaunchPlan plan = find_variant("wgmma").plan(
-        parse_candidate("wgmma block_k=64 stages=3 raster=m group=4 consumers=2 swap=yes in_flight=1 tma_store=no "
-                        "tiles=static " +
-                        ways),
-        shape_of());
+    const LaunchPlan plan = find_variant("wgmma").plan(parse_candidate(wgmma("consumers=2 " + ways)), shape_of());
     return std::pair(plan.x_box, plan.x_rest);
   };
-  EXPECT_EQ(boxes_of("block_m=176 block_n=128 schedule=cooperative cluster=none tma_x=yes"), std::pair(64, 16));
-  EXPECT_EQ(boxes_of("block_m=176 block_n=128 schedule=cooperative cluster=none tma_x=no"), std::pair(0, 0));
-  EXPECT_EQ(boxes_of("block_m=96 block_n=128 schedule=cooperative cluster=none tma_x=yes"), std::pair(96, 0));
-  EXPECT_EQ(boxes_of("block_m=176 block_n=256 schedule=cooperative cluster=none tma_x=yes"), std::pair(88, 0));
-  EXPECT_EQ(boxes_of("block_m=144 block_n=128 schedule=pingpong cluster=none tma_x=yes"), std::pair(72, 0));
-  EXPECT_EQ(boxes_of("block_m=176 block_n=128 schedule=cooperative cluster=n tma_x=yes"), std::pair(88, 0));
-  EXPECT_EQ(boxes_of("block_m=176 block_n=128 schedule=cooperative cluster=none tma_x=yes addressing=pointers"),
-            std::pair(88, 0));
+  EXPECT_EQ(boxes_of("block_m=176 block_n=128"), std::pair(64, 16));
+  EXPECT_EQ(boxes_of("block_m=176 block_n=128 tma_x=no"), std::pair(0, 0));
+  EXPECT_EQ(boxes_of("block_m=96 block_n=128"), std::pair(96, 0));
+  EXPECT_EQ(boxes_of("block_m=176 block_n=256"), std::pair(88, 0));
+  EXPECT_EQ(boxes_of("block_m=144 block_n=128 schedule=pingpong"), std::pair(72, 0));
+  EXPECT_EQ(boxes_of("block_m=176 block_n=128 cluster=n"), std::pair(88, 0));
+  EXPECT_EQ(boxes_of("block_m=176 block_n=128 addressing=pointers"), std::pair(88, 0));
 }
 
 TEST(MmaLegality, NeedsItsArchitectureAndDtype) {
@@ -514,17 +390,14 @@ TEST(WgmmaLegality, AccumulatedFp16IsStoredByCopiesWithoutStepsInFlight) {
 }
 
 TEST(WgmmaLegality, SumsInFp32LeaveFromRegisters) {
-  const std::string text =
-      "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-      "cluster=none in_flight=1 tma_x=yes tiles=static tma_store=";
   Shape shape = shape_of(Dtype::bf16, Op::dw);
-  EXPECT_EQ(reason(text + "rows", shape), "");
-  const int64_t staged = find_variant("wgmma").plan(parse_candidate(text + "no"), shape).shared_bytes;
+  EXPECT_EQ(reason(wgmma("tma_store=rows"), shape), "");
+  const int64_t staged = find_variant("wgmma").plan(parse_candidate(wgmma("tma_store=no")), shape).shared_bytes;
   shape.fusion.fp32_dw = true;
-  EXPECT_EQ(reason(text + "rows", shape),
+  EXPECT_EQ(reason(wgmma("tma_store=rows"), shape),
             "tma_store must be no and hold 0 for sums in fp32: threads store them from registers");
-  EXPECT_EQ(reason(text + "no", shape), "");
-  EXPECT_LT(find_variant("wgmma").plan(parse_candidate(text + "no"), shape).shared_bytes, staged);
+  EXPECT_EQ(reason(wgmma("tma_store=no"), shape), "");
+  EXPECT_LT(find_variant("wgmma").plan(parse_candidate(wgmma("tma_store=no")), shape).shared_bytes, staged);
 }
 
 TEST(SimtLegality, Tells) {

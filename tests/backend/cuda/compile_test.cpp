@@ -256,132 +256,55 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
   const Fusion scattered = {.permute_x = false, .permute_y = true, .topk_weights = true};
   const std::pair<std::string, Fusion> cases[] = {
-      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=yes "
-       "tiles=static",
-       {}},
-      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=m tma_x=yes tma_store=yes tiles=static",
-       {}},
-      {"block_m=128 block_n=128 consumers=2 schedule=cooperative swap=no cluster=none tma_x=yes tma_store=yes "
-       "tiles=dynamic split=4",
-       {}},
-      {"block_m=192 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=yes "
-       "tiles=dynamic",
-       {}},
-      {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=no "
-       "tiles=static pace=common",
-       {}},
-      {"block_m=192 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=no "
-       "tiles=static",
-       scattered},
-      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=dynamic",
-       scattered},
-      {"block_m=128 block_n=192 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=dynamic",
-       {}},
-      {"block_m=80 block_n=256 consumers=2 schedule=pingpong swap=yes cluster=m tma_x=yes tma_store=no tiles=static",
-       scattered},
-      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=no tma_store=no tiles=static",
-       {.permute_x = true}},
-      {"block_m=128 block_n=144 consumers=2 schedule=pingpong swap=no cluster=m tma_x=no tma_store=no tiles=static",
-       {.permute_x = true}},
-      {"block_m=128 block_n=176 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
-       "tiles=dynamic",
-       scattered},
-      {"block_m=176 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=yes "
-       "tiles=static",
-       {}},
-      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
-       "tiles=dynamic",
-       {.permute_x = true}},
-      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=n tma_x=yes tma_store=no "
-       "tiles=static pace=common",
-       scattered},
-      {"block_m=96 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=dynamic split=4",
-       scattered},
-      {"block_m=128 block_n=96 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
-       "tiles=dynamic split=4",
-       {}},
-      {"block_m=192 block_n=64 consumers=3 schedule=cooperative swap=no cluster=none tma_x=yes tma_store=rows "
-       "tiles=dynamic split=4",
-       scattered},
-      {"block_m=64 block_n=80 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=no "
-       "tiles=dynamic split=8",
-       scattered},
-      {"block_m=128 block_n=48 consumers=2 schedule=cooperative swap=no cluster=none tma_x=yes tma_store=rows "
-       "tiles=dynamic split=8",
-       scattered},
-      {"block_m=128 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
-       "tiles=static split=2",
-       {.permute_x = true}},
-      {"block_m=96 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=dynamic split=4 hold=96",
-       scattered},
-      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
-       "addressing=pointers tiles=dynamic hold=176",
-       scattered},
-      {"block_m=176 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=static hold=176",
-       scattered},
-      {"block_m=256 block_n=144 consumers=2 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
-       "tiles=dynamic",
-       {.permute_x = true}},
-      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=no tma_w=no tma_store=no "
-       "tiles=static",
-       scattered},
-      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=n tma_x=yes tma_w=no tma_store=yes "
-       "tiles=static",
-       {}},
-      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=no cluster=none tma_x=no tma_w=no tma_store=no "
-       "tiles=dynamic",
-       {.permute_x = true}},
-      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=rows "
-       "addressing=pointers tiles=dynamic",
-       scattered},
-      {"block_m=128 block_n=176 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=rows "
-       "addressing=pointers tiles=dynamic",
-       {}},
-      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_w=no "
-       "tma_store=rows addressing=pointers tiles=static",
-       scattered},
-      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=m tma_x=yes tma_store=yes "
-       "tiles=static pace=common gather=first",
-       {.permute_x = true}},
-      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=dynamic gather=first",
-       {.permute_x = true}},
-      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=yes "
-       "tiles=dynamic mix=4",
-       {}},
-      {"block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=no "
-       "tiles=dynamic mix=16",
-       {.permute_x = true}},
-      {"block_m=176 block_n=128 consumers=2 schedule=pingpong swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=dynamic mix=2",
-       scattered},
-      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=static pace=common split=0",
-       scattered},
-      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=rows "
-       "addressing=pointers tiles=static pace=common split=0",
-       scattered},
-      {"block_m=128 block_n=144 consumers=2 schedule=pingpong swap=no cluster=none tma_x=yes tma_store=rows "
-       "addressing=pointers tiles=static split=0",
-       scattered},
-      {"block_m=144 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=no tma_store=rows "
-       "addressing=pointers tiles=static split=0",
-       {.permute_x = true}},
-      {"block_m=176 block_n=256 consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=static pace=common gather=first split=0",
-       {.permute_x = true}},
-      {"block_m=192 block_n=128 consumers=1 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no "
-       "tiles=static split=0",
-       {}}};
+      {"block_m=144 block_n=256 cluster=n tma_store=yes", {}},
+      {"block_m=176 block_n=128 schedule=pingpong cluster=m tma_store=yes", {}},
+      {"block_m=128 block_n=128 swap=no tma_store=yes tiles=dynamic split=4", {}},
+      {"block_m=192 block_n=128 consumers=1 tma_store=yes tiles=dynamic", {}},
+      {"block_m=192 block_n=256 cluster=m pace=common", {}},
+      {"block_m=192 block_n=256 cluster=n", scattered},
+      {"block_m=176 block_n=128 schedule=pingpong tiles=dynamic", scattered},
+      {"block_m=128 block_n=192 schedule=pingpong tiles=dynamic", {}},
+      {"block_m=80 block_n=256 schedule=pingpong cluster=m", scattered},
+      {"block_m=144 block_n=256 cluster=m tma_x=no", {.permute_x = true}},
+      {"block_m=128 block_n=144 schedule=pingpong swap=no cluster=m tma_x=no", {.permute_x = true}},
+      {"block_m=128 block_n=176 schedule=pingpong swap=no tiles=dynamic", scattered},
+      {"block_m=176 block_n=128 consumers=1 cluster=m tma_store=yes", {}},
+      {"block_m=192 block_n=192 consumers=3 tma_x=no tiles=dynamic", {.permute_x = true}},
+      {"block_m=192 block_n=192 consumers=3 cluster=n pace=common", scattered},
+      {"block_m=96 block_n=256 tiles=dynamic split=4", scattered},
+      {"block_m=128 block_n=96 schedule=pingpong swap=no tiles=dynamic split=4", {}},
+      {"block_m=192 block_n=64 consumers=3 swap=no tma_store=rows tiles=dynamic split=4", scattered},
+      {"block_m=64 block_n=80 schedule=pingpong swap=no tiles=dynamic split=8", scattered},
+      {"block_m=128 block_n=48 swap=no tma_store=rows tiles=dynamic split=8", scattered},
+      {"block_m=128 block_n=192 consumers=3 tma_x=no split=2", {.permute_x = true}},
+      {"block_m=96 block_n=256 tiles=dynamic split=4 hold=96", scattered},
+      {"block_m=176 block_n=128 schedule=pingpong addressing=pointers tiles=dynamic hold=176", scattered},
+      {"block_m=176 block_n=128 consumers=1 hold=176", scattered},
+      {"block_m=256 block_n=144 swap=no tma_x=no tma_w=no tiles=dynamic", {.permute_x = true}},
+      {"block_m=144 block_n=256 tma_x=no tma_w=no", scattered},
+      {"block_m=144 block_n=256 cluster=n tma_w=no tma_store=yes", {}},
+      {"block_m=192 block_n=192 consumers=3 swap=no tma_x=no tma_w=no tiles=dynamic", {.permute_x = true}},
+      {"block_m=176 block_n=256 tma_store=rows addressing=pointers tiles=dynamic", scattered},
+      {"block_m=128 block_n=176 schedule=pingpong swap=no tma_store=rows addressing=pointers tiles=dynamic", {}},
+      {"block_m=192 block_n=192 consumers=3 tma_x=no tma_w=no tma_store=rows addressing=pointers", scattered},
+      {"block_m=144 block_n=256 cluster=m tma_store=yes pace=common gather=first", {.permute_x = true}},
+      {"block_m=192 block_n=192 consumers=3 tiles=dynamic gather=first", {.permute_x = true}},
+      {"block_m=144 block_n=256 tma_store=yes tiles=dynamic mix=4", {}},
+      {"block_m=192 block_n=192 consumers=3 tma_x=no tiles=dynamic mix=16", {.permute_x = true}},
+      {"block_m=176 block_n=128 schedule=pingpong tiles=dynamic mix=2", scattered},
+      {"block_m=176 block_n=256 pace=common split=0", scattered},
+      {"block_m=176 block_n=256 tma_store=rows addressing=pointers pace=common split=0", scattered},
+      {"block_m=128 block_n=144 schedule=pingpong swap=no tma_store=rows addressing=pointers split=0", scattered},
+      {"block_m=144 block_n=256 tma_x=no tma_store=rows addressing=pointers split=0", {.permute_x = true}},
+      {"block_m=176 block_n=256 pace=common gather=first split=0", {.permute_x = true}},
+      {"block_m=192 block_n=128 consumers=1 split=0", {}}};
   std::vector<std::string> units, names;
   for (const auto& [tile, fusion] : cases) {
     const Shape shape = shape_of(Dtype::bf16, 2048, 768, fusion);
-    const Candidate candidate = parse_candidate("wgmma " + tile + " block_k=64 stages=3 raster=m group=4 in_flight=1");
+    const Candidate candidate = parse_candidate(with_base(
+        "wgmma " + tile,
+        "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no tiles=static block_k=64 "
+        "stages=3 raster=m group=4 in_flight=1"));
     ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt) << tile;
     units.push_back(find_variant("wgmma").unit(candidate, shape));
     names.push_back(tile);
