@@ -12,20 +12,6 @@
 namespace moetune {
 namespace {
 
-std::string time_told(const Estimate& time) {
-  if (log_half_width(time) > kUncertainTime)
-    return fmt::format("{} to {}", format_time(time.low), format_time(time.high));
-  return fmt::format("{} [{}, {}]", format_time(time.value), format_time(time.low), format_time(time.high));
-}
-
-// The ratio is winner over rival, a speed-up its inverse.
-std::string speedup_told(const Rival* rival) {
-  if (!rival) return "";
-  const Estimate speedup = 1 / rival->ratio;
-  if (log_half_width(speedup) > kUncertainRatio) return fmt::format("{:.2f}x to {:.2f}x", speedup.low, speedup.high);
-  return fmt::format("{:.2f}x [{:.2f}, {:.2f}]", speedup.value, speedup.low, speedup.high);
-}
-
 std::vector<std::string> row(const Entry& entry, const std::vector<std::string>& rivals, const DeviceInfo& device) {
   std::vector<std::string> cells = {std::to_string(entry.cell.tokens), text(entry.cell.routing),
                                     fmt::format("{:.1f}", entry.figures.max_over_mean)};
@@ -37,14 +23,17 @@ std::vector<std::string> row(const Entry& entry, const std::vector<std::string>&
   const double roof = roof_seconds(entry, device);
   cells.push_back(text(entry.candidate) + (entry.complete ? "" : " (stopped early)") +
                   (distrust(entry).empty() ? "" : " (too noisy to trust)"));
-  cells.push_back(time_told(entry.measurement.time));
+  cells.push_back(time_text(entry.measurement.time));
   cells.push_back(fmt::format("{:.4g}", tflops(entry)));
   cells.push_back(fmt::format("{:.3g}", terabytes_per_second(entry)));
   const double percent = 100 * roof / entry.measurement.time.value;
   const std::string told = percent < 9.95 ? fmt::format("{:.2g} %", percent) : fmt::format("{:.0f} %", percent);
   cells.push_back(roof > 0 ? told : "");
   const bool noisy = !distrust(entry).empty();
-  for (const std::string& rival : rivals) cells.push_back(noisy ? "noisy" : speedup_told(find_rival(entry, rival)));
+  for (const std::string& name : rivals) {
+    const Rival* rival = find_rival(entry, name);
+    cells.push_back(!rival ? "" : noisy ? "noisy" : speedup_text(rival));
+  }
   cells.push_back(std::to_string(entry.ties.size()));
   return cells;
 }
@@ -122,10 +111,9 @@ Export export_markdown(const TunedTable& table) {
     out += "The table has no entries.\n";
   else
     out +=
-        "Times are medians of one launch on cold operands, with their 95 % intervals in brackets. \"vs\" is how much "
-        "faster\n"
-        "the winner is than a rival, from paired interleaved rounds: above 1, the winner is faster. Ties are other\n"
-        "candidates whose interval overlaps the winner's.\n" +
+        "Times are medians of one launch on cold operands; ± is half of their 95 % interval. \"vs\" is how much\n"
+        "faster the winner is than a rival, from paired interleaved rounds: above 1, the winner is faster. Ties are\n"
+        "other candidates whose interval overlaps the winner's.\n" +
         noise_section(table);
   return {.files = {{"", out}}, .notes = {}};
 }

@@ -140,8 +140,8 @@ TEST(Markdown, HasASectionALayer) {
 
 TEST(Markdown, ShowsUncertaintyOfTimesAndSpeedups) {
   const std::string text = export_markdown(sample::small_table()).files[0].text;
-  EXPECT_TRUE(holds(text, "12.3 µs [12.2 µs, 12.6 µs]")) << text;
-  EXPECT_TRUE(holds(text, "1.25x [1.24, 1.28]")) << text;
+  EXPECT_TRUE(holds(text, "12.3 µs ± 1.5 %")) << text;
+  EXPECT_TRUE(holds(text, "1.25x (1.24 to 1.28)")) << text;
 }
 
 TEST(Markdown, NamesNeverBecomeMarkup) {
