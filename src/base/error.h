@@ -1,5 +1,6 @@
 // Faults of a request or of the machine: they end a command with its exit code. A candidate's fault is data, not this.
 #pragma once
+#include <algorithm>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -44,5 +45,13 @@ std::string nearest(std::string_view word, std::span<const std::string> known);
 
 /// The error for a word that isn't known: "unknown routing 'zipff'", with the nearest word, or all, as the hint.
 Error unknown_word(std::string_view kind, std::string_view word, const std::vector<std::string>& known);
+
+/// The place of a word among those that are known, such as the names of an enum. Errors as of unknown_word.
+template <typename Words>
+size_t place_of_word(std::string_view kind, std::string_view word, const Words& known) {
+  const auto found = std::ranges::find(known, word);
+  if (found != std::end(known)) return static_cast<size_t>(found - std::begin(known));
+  throw unknown_word(kind, word, {std::begin(known), std::end(known)});
+}
 
 }  // namespace moetune

@@ -1,9 +1,26 @@
-// Items that belong together.
+// Lists made of lists.
 #pragma once
 #include <algorithm>
+#include <functional>
+#include <type_traits>
 #include <vector>
 
 namespace moetune {
+
+/// What make(item), a function or a member, gives for each item; as `To`, where that is named.
+template <typename To = void, typename Items, typename Make>
+auto mapped(const Items& items, Make make) {
+  using Made = std::remove_cvref_t<std::invoke_result_t<Make, decltype(*std::begin(items))>>;
+  std::vector<std::conditional_t<std::is_void_v<To>, Made, To>> list;
+  for (const auto& item : items) list.emplace_back(std::invoke(make, item));
+  return list;
+}
+
+/// The items must outlive it.
+template <typename Item>
+std::vector<const Item*> pointers_to(const std::vector<Item>& items) {
+  return mapped(items, [](const Item& item) { return &item; });
+}
 
 /// Items with equal keys, in the order of their first. Compares each with each group: for hundreds, not millions.
 template <typename Item, typename KeyOf>

@@ -76,34 +76,22 @@ class ParserPlace {
   std::vector<Frame> frames_;
 };
 
-// A text with Python's words replaced by null, at the same positions.
-struct Plain {
-  std::string text;
-  std::vector<size_t> longer;  // places in `text` that hold one byte more than the original
-
-  size_t original(size_t byte) const {
-    const auto passed = std::count_if(longer.begin(), longer.end(), [&](size_t at) { return at < byte; });
-    return byte - static_cast<size_t>(passed);
-  }
-};
-
 // Replaces Python's words for numbers that JSON lacks by null, padded to their length where that fits.
-Plain without_python_numbers(std::string_view text) {
+std::string without_python_numbers(std::string_view text) {
   constexpr std::string_view kWords[] = {"NaN", "Infinity", "-Infinity"};
-  Plain plain;
+  std::string plain;
   bool in_string = false;
   for (size_t i = 0; i < text.size();) {
     const auto word = std::find_if(std::begin(kWords), std::end(kWords),
                                    [&](std::string_view one) { return text.substr(i).starts_with(one); });
     if (!in_string && word != std::end(kWords)) {
-      plain.text += fmt::format("{:<{}}", "null", word->size());
-      if (word->size() < 4) plain.longer.push_back(plain.text.size() - 1);
+      plain += fmt::format("{:<{}}", "null", word->size());
       i += word->size();
       continue;
     }
     const size_t taken = in_string && text[i] == '\\' && i + 1 < text.size() ? 2 : 1;
     if (text[i] == '"') in_string = !in_string;
-    plain.text += text.substr(i, taken);
+    plain += text.substr(i, taken);
     i += taken;
   }
   return plain;
@@ -112,7 +100,8 @@ Plain without_python_numbers(std::string_view text) {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& where, Dialect dialect) {
-  const Plain plain = dialect == Dialect::python ? without_python_numbers(text) : Plain{};
+  const std::string plain = dialect == Dialect::python ? without_python_numbers(text) : "";
+  if (dialect == Dialect::python) text = plain;
   ParserPlace place;
   const Json::parser_callback_t guard = [&](int depth, Json::parse_event_t event, Json& value) {
     if (depth > kMaxDepth) throw request_error(fmt::format("{}: nested deeper than {} levels", where, kMaxDepth));
@@ -121,11 +110,10 @@ Json parse_json(std::string_view text, const std::string& where, Dialect dialect
     return true;
   };
   try {
-    return Json::parse(dialect == Dialect::python ? plain.text : text, guard);
+    return Json::parse(text, guard);
   } catch (const Json::parse_error& error) {
-    const size_t byte = plain.original(error.byte);
-    const auto [line, column] = line_and_column(text, byte > 0 ? byte - 1 : 0);
-    const bool cut = byte > text.size();
+    const auto [line, column] = line_and_column(text, error.byte > 0 ? error.byte - 1 : 0);
+    const bool cut = error.byte > text.size();
     throw request_error(fmt::format("{}:{}:{}: {}", where, line, column,
                                     text.empty() ? "the file is empty"
                                     : cut        ? "the JSON ends too early"
@@ -216,6 +204,23 @@ void fail_with_place(const JsonAt& at, const Error& error) {
   const std::string_view before = named ? place.substr(0, place.size() - colon) : "";
   const bool twice = before.ends_with('.') || before.ends_with(' ');
   at.fail(std::string(twice ? message.substr(colon + 2) : message), error.hint());
+}
+
+void require_follows(const JsonAt& file, const Json& expected, std::string_view source, double error, double scale) {
+  if (expected.is_object())
+    for (const auto& item : expected.items())
+      if (file.has(item.key())) require_follows(file[item.key()], item.value(), source, error, scale);
+  for (size_t i = 0; expected.is_array() && i < expected.size(); ++i)
+    require_follows(file[i], expected[i], source, error, scale);
+  if (expected.is_structured() || expected.is_null()) return;
+  const double value = expected.is_number() ? expected.get<double>() : 0;
+  const bool equal =
+      expected.is_number_float()
+          ? std::abs(file.number() - value) <= error * (scale + std::max(std::abs(file.number()), std::abs(value)))
+          : file.value() == expected;
+  if (!equal)
+    file.fail(fmt::format("{} contradicts {}: expected {}", file.value().dump(), source,
+                          expected.is_number() ? fmt::format("{:.5g}", value) : expected.dump()));
 }
 
 std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high) {

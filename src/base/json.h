@@ -2,13 +2,16 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"
+#include "base/group.h"
 
 // Compiled once, in json.cpp.
 extern template class nlohmann::basic_json<nlohmann::ordered_map>;
@@ -75,11 +78,38 @@ auto word_at(const JsonAt& at, Parse parse) {
   return with_place(at, [&](const JsonAt& place) { return parse(place.string()); });
 }
 
+/// read(element) of each element of an array, in their order.
+template <typename Read>
+void each(const JsonAt& array, Read read) {
+  for (size_t i = 0; i < array.size(); ++i) read(array[i]);
+}
+/// What read(element) gives for each of them.
+template <typename Read>
+auto list_at(const JsonAt& array, Read read) {
+  std::vector<std::invoke_result_t<Read, JsonAt>> list;
+  each(array, [&](const JsonAt& element) { list.push_back(std::invoke(read, element)); });
+  return list;
+}
+
+/// An array of make(item), or of to_json(item), for each item.
+template <typename Items, typename Make>
+Json json_list(const Items& items, Make make) {
+  return mapped<Json>(items, make);
+}
+template <typename Items>
+Json json_list(const Items& items) {
+  return json_list(items, [](const auto& item) -> Json { return to_json(item); });
+}
+
 /// An array of 32-bit integers, each within [low, high]. It is fast for long arrays.
 std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high);
 
 // Files are checked against the schemas in configs/schema, the one description of each. What a schema cannot say (sums,
 // references between fields) is checked by the reader of the file.
+
+/// Checks what a file says beside the values that it follows from: each part of `expected` that the file has is equal
+/// there, numbers but for `error` times (scale + their size). The error names the `source`.
+void require_follows(const JsonAt& file, const Json& expected, std::string_view source, double error, double scale = 0);
 
 /// Throws Exit::request, with the place, for a document that configs/schema/KIND.json refuses. A schema with a keyword
 /// that this program doesn't evaluate throws std::logic_error.

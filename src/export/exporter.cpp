@@ -23,12 +23,7 @@ const std::vector<Exporter>& exporters() {
 }
 
 const Exporter& find_exporter(std::string_view format) {
-  std::vector<std::string> known;
-  for (const Exporter& exporter : exporters()) {
-    if (exporter.format == format) return exporter;
-    known.emplace_back(exporter.format);
-  }
-  throw unknown_word("format", format, known);
+  return exporters()[place_of_word("format", format, mapped<std::string>(exporters(), &Exporter::format))];
 }
 
 }  // namespace moetune

@@ -34,10 +34,10 @@ Json served(const Candidate& winner, const Shape& shape, const DeviceInfo& devic
 
 void require_runtime(const JsonAt& json) {
   require_schema(json, "runtime");
-  for (size_t i = 0; i < json["ranges"].size(); ++i) {
-    const JsonAt tokens = json["ranges"][i]["tokens"];
+  each(json["ranges"], [](const JsonAt& range) {
+    const JsonAt tokens = range["tokens"];
     if (tokens.has("to")) tokens["to"].integer(tokens["from"].integer());
-  }
+  });
 }
 
 Export export_runtime(const TunedTable& table) {
@@ -59,7 +59,7 @@ Export export_runtime(const TunedTable& table) {
   }
   for (const RobustChoice& choice : table.choices) {
     Json range = served(choice.candidate(), choice.shape(), table.device);
-    range["tokens"] = {{"from", choice.tokens.from}, {"to", choice.tokens.to ? Json(*choice.tokens.to) : Json()}};
+    range["tokens"] = to_json(choice.tokens);
     range["worst_regret"] = rounded(worst_regret(choice, choice.chosen));
     ranges.push_back(std::move(range));
   }

@@ -96,17 +96,15 @@ Json to_json(const Comparison& comparison) {
 
 Peers peers_from_json(const JsonAt& json) {
   require_schema(json, "peers");
-  const JsonAt entries = json["entries"];
   Peers peers{.device = json["environment"]["device"].string(), .times = {}};
   if (json.has("regime")) peers.regime = parse_regime(json["regime"].string());
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const JsonAt entry = entries[i];
+  each(json["entries"], [&](const JsonAt& entry) {
     const std::string cell = entry["id"].string(), peer = entry["peer"].string();
     std::vector<PeerTime>& times = peers.times[cell];
     if (std::ranges::find(times, peer, &PeerTime::peer) != times.end())
       entry.fail(fmt::format("{} appears twice in {}", peer, cell));
     times.push_back({peer, measurement_from_json(entry)});
-  }
+  });
   return peers;
 }
 

@@ -32,9 +32,7 @@ std::string csv_text(const Fields& columns, const std::vector<Fields>& rows);
 /// A row an item, whose fields `fields_of(item)` gives.
 template <typename Item, typename FieldsOf>
 std::string csv_of(const std::vector<Item>& items, FieldsOf fields_of) {
-  std::vector<Fields> rows;
-  for (const Item& item : items) rows.push_back(fields_of(item));
-  return csv_text(fields_of(Item{}), rows);
+  return csv_text(fields_of(Item{}), mapped(items, fields_of));
 }
 
 }  // namespace moetune

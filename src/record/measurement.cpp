@@ -61,6 +61,12 @@ Measurement summarise(const std::vector<Block>& blocks) {
   return result;
 }
 
+Json estimate_json(const std::string& name, const Estimate& estimate, int digits) {
+  return {{name, rounded(estimate.value, digits)},
+          {name + "_low", rounded(estimate.low, digits)},
+          {name + "_high", rounded(estimate.high, digits)}};
+}
+
 Json to_json(const Measurement& measurement) {
   Json json = {{"median_us", rounded(measurement.time.value / kMicro)},
                {"low_us", rounded(measurement.time.low / kMicro)},

@@ -25,6 +25,8 @@ constexpr int kFewest = 5;  // rounds, or looks: fewer give no useful interval
 /// The summary of blocks; nothing is dropped.
 Measurement summarise(const std::vector<Block>& blocks);
 
+/// {name, name_low, name_high}, such as "ratio".
+Json estimate_json(const std::string& name, const Estimate& estimate, int digits = 6);
 Json to_json(const Measurement& measurement);  // microseconds, named so
 Measurement measurement_from_json(const JsonAt& json);
 

@@ -97,12 +97,10 @@ int64_t middle_of(int64_t a, int64_t b) {
   return root;
 }
 
-std::string_view name(Rule rule) { return rule == Rule::worst ? "worst" : "mean"; }
-
+constexpr std::string_view kRules[] = {"worst", "mean"};
+std::string_view name(Rule rule) { return kRules[static_cast<size_t>(rule)]; }
 Rule parse_rule(std::string_view text, std::string_view option) {
-  for (const Rule rule : {Rule::worst, Rule::mean})
-    if (text == name(rule)) return rule;
-  throw unknown_word(option, text, {"worst", "mean"});
+  return static_cast<Rule>(place_of_word(option, text, kRules));
 }
 
 std::string text(const TokenRange& range) {

@@ -90,6 +90,7 @@ std::vector<RobustChoice> robust_choices(const Contest& contest, Rule rule, doub
 /// do not count.
 const RobustChoice* find_robust_choice(const std::vector<RobustChoice>& choices, const Shape& shape, int64_t tokens);
 
+Json to_json(const TokenRange& range);
 Json to_json(const RobustChoice& choice);
 /// Reads choices whose cells are among `cells`. Errors name the place: values out of range, cells that are not there, a
 /// cell, contender or token count twice, regrets that do not follow from the times, a candidate that is not the best by

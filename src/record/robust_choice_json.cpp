@@ -49,21 +49,19 @@ TokenRange range_from_json(const JsonAt& json) {
 }
 
 void read_cells(const JsonAt& json, const std::map<std::string, const Cell*>& known, RobustChoice& choice) {
-  for (size_t i = 0; i < json.size(); ++i) {
-    const std::string word = json[i].string();
+  each(json, [&](const JsonAt& at) {
+    const std::string word = at.string();
     const auto found = known.find(word);
-    if (found == known.end()) json[i].fail(fmt::format("the table has no winner for {}", word));
+    if (found == known.end()) at.fail(fmt::format("the table has no winner for {}", word));
     const Cell& cell = *found->second;
-    if (!choice.cells.empty() && cell.shape != choice.shape())
-      json[i].fail(fmt::format("{} is of another layer", word));
+    if (!choice.cells.empty() && cell.shape != choice.shape()) at.fail(fmt::format("{} is of another layer", word));
     if (std::ranges::find(choice.cells, cell) != choice.cells.end())
-      json[i].fail(fmt::format("{} is in the list twice", word));
-    if (!choice.cells.empty() && cell.tokens < choice.cells.back().tokens)
-      json[i].fail("token counts must not descend");
+      at.fail(fmt::format("{} is in the list twice", word));
+    if (!choice.cells.empty() && cell.tokens < choice.cells.back().tokens) at.fail("token counts must not descend");
     if (!choice.tokens.covers(cell.tokens))
-      json[i].fail(fmt::format("{} tokens are outside the range {}", cell.tokens, text(choice.tokens)));
+      at.fail(fmt::format("{} tokens are outside the range {}", cell.tokens, text(choice.tokens)));
     choice.cells.push_back(cell);
-  }
+  });
 }
 
 Standing standing_from_json(const JsonAt& json, size_t cells, const Catalog& catalog) {
@@ -91,17 +89,11 @@ void read_contenders(const JsonAt& json, RobustChoice& choice, const Catalog& ca
   }
 }
 
-void require_regret(const JsonAt& json, double counted) {
-  const double told = json.number();
-  if (std::abs(told - counted) > kRegretRounding * (1 + std::abs(counted)))
-    json.fail(fmt::format("{:g} contradicts the times: expected {:.5g}", told, counted));
-}
-
+// Of a contender, and of the choice itself, which has no list of regrets.
 void require_regrets(const JsonAt& json, const RobustChoice& choice, size_t who) {
-  for (size_t i = 0; i < choice.cells.size() && json.has("regrets"); ++i)
-    require_regret(json["regrets"][i], regret(choice, who, i));
-  require_regret(json["worst_regret"], worst_regret(choice, who));
-  require_regret(json["mean_regret"], mean_regret(choice, who));
+  Json expected = {{"worst_regret", worst_regret(choice, who)}, {"mean_regret", mean_regret(choice, who)}};
+  for (size_t i = 0; i < choice.cells.size(); ++i) expected["regrets"].push_back(regret(choice, who, i));
+  require_follows(json, expected, "the times", kRegretRounding, 1);
 }
 
 void read_chosen(const JsonAt& json, RobustChoice& choice, const Catalog& catalog) {
@@ -132,10 +124,9 @@ RobustChoice choice_from_json(const JsonAt& json, const std::map<std::string, co
   read_contenders(json["contenders"], choice, catalog);
   for (size_t i = 0; i < choice.contenders.size(); ++i) require_regrets(json["contenders"][i], choice, i);
   read_chosen(json, choice, catalog);
-  const JsonAt left_out = json["left_out"];
-  for (size_t i = 0; i < left_out.size(); ++i)
-    choice.left_out.push_back({candidate_from_json(left_out[i]["candidate"], catalog), left_out[i]["cell"].string(),
-                               left_out[i]["reason"].string()});
+  choice.left_out = list_at(json["left_out"], [&](const JsonAt& one) -> LeftOut {
+    return {candidate_from_json(one["candidate"], catalog), one["cell"].string(), one["reason"].string()};
+  });
   return choice;
 }
 
@@ -161,30 +152,31 @@ void require_ranges(const JsonAt& json, const std::vector<RobustChoice>& choices
 
 }  // namespace
 
+Json to_json(const TokenRange& range) { return {{"from", range.from}, {"to", range.to ? Json(*range.to) : Json()}}; }
+
 Json to_json(const RobustChoice& choice) {
   const RobustChoice seen = as_read(choice);
-  Json cells = Json::array(), contenders = Json::array(), left_out = Json::array();
-  for (const Cell& cell : choice.cells) cells.push_back(id(cell));
+  Json contenders = Json::array();
   for (size_t who = 0; who < seen.contenders.size(); ++who) contenders.push_back(contender_json(seen, who));
-  for (const LeftOut& one : choice.left_out)
-    left_out.push_back({{"candidate", to_json(one.candidate)}, {"cell", one.cell}, {"reason", one.reason}});
+  const auto left_out = [](const LeftOut& one) -> Json {
+    return {{"candidate", to_json(one.candidate)}, {"cell", one.cell}, {"reason", one.reason}};
+  };
   return {{"rule", name(choice.rule)},
           {"bucket_loss", rounded(choice.bucket_loss)},
-          {"tokens", {{"from", choice.tokens.from}, {"to", choice.tokens.to ? Json(*choice.tokens.to) : Json()}}},
-          {"cells", std::move(cells)},
+          {"tokens", to_json(choice.tokens)},
+          {"cells", json_list(choice.cells, id)},
           {"candidate", to_json(choice.candidate())},
           {"worst_regret", rounded(worst_regret(seen, seen.chosen))},
           {"mean_regret", rounded(mean_regret(seen, seen.chosen))},
           {"contenders", std::move(contenders)},
-          {"left_out", std::move(left_out)}};
+          {"left_out", json_list(choice.left_out, left_out)}};
 }
 
 std::vector<RobustChoice> robust_choices_from_json(const JsonAt& json, const std::vector<const Cell*>& cells,
                                                    const Catalog& catalog) {
   std::map<std::string, const Cell*> known;
   for (const Cell* cell : cells) known.emplace(id(*cell), cell);
-  std::vector<RobustChoice> choices;
-  for (size_t i = 0; i < json.size(); ++i) choices.push_back(choice_from_json(json[i], known, catalog));
+  auto choices = list_at(json, [&](const JsonAt& one) { return choice_from_json(one, known, catalog); });
   require_ranges(json, choices);
   return choices;
 }

@@ -96,18 +96,16 @@ std::vector<ContenderTime> sums_of(const std::array<size_t, 6>& six, const std::
 }
 
 Json to_json(const Step& step, const std::vector<CellTimes>& cells) {
-  Json json = {{"cells", Json::array()}, {"sums", Json::array()}};
-  for (const size_t i : step.cells) json["cells"].push_back(id(cells[i].cell));
-  for (const ContenderTime& sum : step.sums) {
-    const Estimate speedup = step_speedup(step, sum);
-    json["sums"].push_back({{"contender", sum.contender},
-                            {"sum_us", rounded(sum.time.value * 1e6)},
-                            {"low_us", rounded(sum.time.low * 1e6)},
-                            {"high_us", rounded(sum.time.high * 1e6)},
-                            {"speedup", rounded(speedup.value, 4)},
-                            {"speedup_low", rounded(speedup.low, 4)},
-                            {"speedup_high", rounded(speedup.high, 4)}});
-  }
+  const auto sum_json = [&](const ContenderTime& sum) {
+    Json json = {{"contender", sum.contender},
+                 {"sum_us", rounded(sum.time.value * 1e6)},
+                 {"low_us", rounded(sum.time.low * 1e6)},
+                 {"high_us", rounded(sum.time.high * 1e6)}};
+    json.update(estimate_json("speedup", step_speedup(step, sum), 4));
+    return json;
+  };
+  Json json = {{"cells", json_list(step.cells, [&](size_t i) { return id(cells[i].cell); })},
+               {"sums", json_list(step.sums, sum_json)}};
   if (!step.untrusted.empty()) json["untrusted"] = step.untrusted;
   return json;
 }
@@ -126,9 +124,7 @@ CellTimes cell_times(const Entry& entry) {
 }
 
 std::vector<CellTimes> cell_times(const TunedTable& table) {
-  std::vector<CellTimes> cells;
-  for (const Entry& entry : table.entries) cells.push_back(cell_times(entry));
-  return cells;
+  return mapped(table.entries, [](const Entry& entry) { return cell_times(entry); });
 }
 
 std::vector<Step> training_steps(const std::vector<CellTimes>& cells) {
@@ -172,9 +168,7 @@ Estimate step_speedup(const Step& step, const ContenderTime& sum) {
 const ContenderTime* find_sum(const Step& step, const std::string& contender) { return find(step.sums, contender); }
 
 Json steps_json(const std::vector<CellTimes>& cells) {
-  Json json = Json::array();
-  for (const Step& step : training_steps(cells)) json.push_back(to_json(step, cells));
-  return json;
+  return json_list(training_steps(cells), [&](const Step& step) { return to_json(step, cells); });
 }
 
 std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step) {

@@ -17,11 +17,6 @@ namespace moetune {
 /// "sm_80" on 8.0 and later 8.x; the newest architecture that runs is the closest.
 int closeness(std::string_view arch, int capability);
 
-template <typename Read>
-void each(const JsonAt& array, Read read) {
-  for (size_t i = 0; i < array.size(); ++i) read(array[i]);
-}
-
 // ---- Checks. All throw Exit::request with the place -----------------------------------------------------------------
 
 /// What the launches of a manifest may name.

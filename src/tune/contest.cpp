@@ -36,18 +36,13 @@ std::vector<Entries> pools_of(const Entries& entries, double bucket_loss) {
   return pools;
 }
 
-std::vector<Cell> cells_of(const Entries& entries) {
-  std::vector<Cell> cells;
-  for (const Entry* entry : entries) cells.push_back(entry->cell);
-  return cells;
-}
+std::vector<Cell> cells_of(const Entries& entries) { return mapped(entries, &Entry::cell); }
 
 // The different candidates of a list, the most frequent first.
 std::vector<Candidate> by_frequency(const std::vector<Candidate>& list) {
   std::map<Candidate, int> counts;
   for (const Candidate& one : list) ++counts[one];
-  std::vector<Candidate> distinct;
-  for (const auto& [candidate, count] : counts) distinct.push_back(candidate);
+  std::vector<Candidate> distinct = mapped(counts, [](const auto& one) { return one.first; });
   std::ranges::stable_sort(distinct, std::ranges::greater(), [&](const Candidate& one) { return counts.at(one); });
   return distinct;
 }
@@ -89,8 +84,8 @@ void verify_all(Meeting& meeting) {
 
 // Rounds of all contenders that are able to run, over operands made anew for each look. Throws ContenderFault.
 Rounds play(Meeting& meeting) {
-  std::vector<Contender> contenders;
-  for (const Candidate& candidate : meeting.able) contenders.push_back({.baseline = "", .candidate = candidate});
+  const auto contender = [](const Candidate& one) { return Contender{.baseline = "", .candidate = one}; };
+  const std::vector<Contender> contenders = mapped(meeting.able, contender);
   Quiet quiet{.wait = meeting.field.request.wait, .stop = &meeting.field.stop};
   const int looks = std::max(meeting.field.request.looks, 1);
   Rounds rounds;

@@ -102,8 +102,7 @@ namespace {
 // matter.
 int64_t usual_trials(const TuneRequest& request, const Problem& problem, const DeviceInfo& device,
                      const std::shared_ptr<const Enumeration>& listed, const std::vector<Entry>& before) {
-  std::vector<const Entry*> entries;
-  for (const Entry& entry : before) entries.push_back(&entry);
+  const std::vector<const Entry*> entries = pointers_to(before);
   const bool lists = lists_candidates(request.strategy);
   if (lists && !listed) return 0;
   const auto domain = lists ? nullptr : std::make_shared<const Domain>(request.space, problem.shape, device);

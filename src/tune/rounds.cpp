@@ -102,9 +102,8 @@ Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const Samp
 
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
                       const SampleRequest& request, Quiet& quiet) {
-  std::vector<Runner> runners;
-  for (const Contender& contender : contenders) runners.push_back({&backend, contender});
-  return measure_rounds(runners, rounds, request, quiet);
+  const auto runner = [&](const Contender& contender) { return Runner{&backend, contender}; };
+  return measure_rounds(mapped(contenders, runner), rounds, request, quiet);
 }
 
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,

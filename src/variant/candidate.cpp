@@ -128,9 +128,7 @@ std::string knob_text(const Knob& knob, int value) {
 
 int parse_knob(const Knob& knob, std::string_view text) {
   if (knob.words.empty()) return static_cast<int>(parse_integer(text, knob.name, 0, kMaxKnobValue));
-  const auto found = std::find(knob.words.begin(), knob.words.end(), text);
-  if (found != knob.words.end()) return static_cast<int>(found - knob.words.begin());
-  throw unknown_word(fmt::format("value for {}", knob.name), text, knob.words);
+  return static_cast<int>(place_of_word(fmt::format("value for {}", knob.name), text, knob.words));
 }
 
 int knob_from_json(const Knob& knob, const JsonAt& json) {

@@ -36,24 +36,15 @@ void Catalog::add(Variant variant) {
 }
 
 const VariantPtr& Catalog::find(std::string_view name) const {
-  std::vector<std::string> names;
-  for (const VariantPtr& variant : variants_) {
-    if (variant->name == name) return variant;
-    names.push_back(variant->name);
-  }
-  throw unknown_word("variant", name, names);
+  return variants_[place_of_word("variant", name, mapped(variants_, [](const auto& one) { return one->name; }))];
 }
 
 size_t Catalog::knob_place(const Variant& variant, std::string_view name) const {
-  std::vector<std::string> names;
-  for (size_t i = 0; i < variant.knobs.size(); ++i) {
-    if (variant.knobs[i].name == name) return i;
-    names.push_back(variant.knobs[i].name);
-  }
-  const std::vector<std::string> all = knob_names();
-  if (std::find(all.begin(), all.end(), name) == all.end()) throw unknown_word("knob", name, names);
-  throw request_error(fmt::format("variant '{}' has no knob '{}'", variant.name, name),
-                      fmt::format("its knobs: {}", fmt::join(names, ", ")));
+  const std::vector<std::string> names = mapped(variant.knobs, &Knob::name), all = knob_names();
+  if (std::ranges::find(names, name) == names.end() && std::ranges::find(all, name) != all.end())
+    throw request_error(fmt::format("variant '{}' has no knob '{}'", variant.name, name),
+                        fmt::format("its knobs: {}", fmt::join(names, ", ")));
+  return place_of_word("knob", name, names);
 }
 
 std::vector<std::string> Catalog::knob_names() const {

@@ -138,11 +138,7 @@ Peaks peaks_of(std::string_view name) {
   return {};
 }
 
-std::vector<std::string> gpu_words() {
-  std::vector<std::string> words;
-  for (const NamedGpu& gpu : kGpus) words.emplace_back(gpu.word);
-  return words;
-}
+std::vector<std::string> gpu_words() { return mapped<std::string>(kGpus, &NamedGpu::word); }
 
 DeviceInfo device_of_arch(const std::string& arch) {
   for (const NamedGpu& gpu : kGpus) {

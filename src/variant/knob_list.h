@@ -63,20 +63,14 @@ class KnobList {
   }
 
   const std::string& variant() const { return variant_; }
-  std::vector<Knob> knobs() const {
-    std::vector<Knob> result;
-    for (const Field& field : fields_) result.push_back(field.knob);
-    return result;
-  }
+  std::vector<Knob> knobs() const { return mapped(fields_, &Field::knob); }
   Values values(const Candidate& candidate) const {
     Values result;
     for (size_t i = 0; i < fields_.size(); ++i) fields_[i].set(result, candidate.values[i]);
     return result;
   }
   std::vector<int> numbers(const Values& values) const {
-    std::vector<int> result;
-    for (const Field& field : fields_) result.push_back(field.get(values));
-    return result;
+    return mapped(fields_, [&](const Field& field) { return field.get(values); });
   }
   /// As a C++ initialiser, for device code: "{.block_m = 128, .raster = moetune::Raster::m}".
   std::string initialiser(const Values& values) const {

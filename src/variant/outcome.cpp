@@ -1,7 +1,6 @@
 // Names and JSON of outcomes.
 #include "variant/outcome.h"
 
-#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -17,19 +16,11 @@ constexpr std::array<std::string_view, 2> kRegimeNames = {"burst", "sustained"};
 
 std::string_view name(Status status) { return kStatusNames[static_cast<size_t>(status)]; }
 
-Status parse_status(std::string_view text) {
-  const auto found = std::find(kStatusNames.begin(), kStatusNames.end(), text);
-  if (found == kStatusNames.end()) throw unknown_word("status", text, {kStatusNames.begin(), kStatusNames.end()});
-  return static_cast<Status>(found - kStatusNames.begin());
-}
+Status parse_status(std::string_view text) { return static_cast<Status>(place_of_word("status", text, kStatusNames)); }
 
 std::string_view name(Regime regime) { return kRegimeNames[static_cast<size_t>(regime)]; }
 
-Regime parse_regime(std::string_view text) {
-  const auto found = std::find(kRegimeNames.begin(), kRegimeNames.end(), text);
-  if (found == kRegimeNames.end()) throw unknown_word("regime", text, {kRegimeNames.begin(), kRegimeNames.end()});
-  return static_cast<Regime>(found - kRegimeNames.begin());
-}
+Regime parse_regime(std::string_view text) { return static_cast<Regime>(place_of_word("regime", text, kRegimeNames)); }
 
 Json to_json(const CompileResult& result) {
   Json json = {{"status", name(result.status)},

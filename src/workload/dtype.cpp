@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/group.h"
 
 namespace moetune {
 namespace {
@@ -37,17 +38,9 @@ uint32_t shift_to_even(uint32_t value, int shift) {
 
 std::string_view name(Dtype dtype) { return format_of(dtype).name; }
 
-Dtype parse_dtype(std::string_view text) {
-  for (const Format& format : kFormats)
-    if (format.name == text) return format.dtype;
-  throw unknown_word("dtype", text, dtype_names());
-}
+Dtype parse_dtype(std::string_view text) { return static_cast<Dtype>(place_of_word("dtype", text, dtype_names())); }
 
-std::vector<std::string> dtype_names() {
-  std::vector<std::string> names;
-  for (const Format& format : kFormats) names.emplace_back(format.name);
-  return names;
-}
+std::vector<std::string> dtype_names() { return mapped<std::string>(kFormats, &Format::name); }
 
 int64_t size_bytes(Dtype dtype) { return format_of(dtype).size_bytes; }
 

@@ -65,8 +65,7 @@ Model model_from_json(const JsonAt& json) {
   Model model;
   model.name = json["name"].string();
   model.architecture = json["architecture"].string();
-  if (json.has("aliases"))
-    for (size_t i = 0; i < json["aliases"].size(); ++i) model.aliases.push_back(json["aliases"][i].string());
+  if (json.has("aliases")) model.aliases = list_at(json["aliases"], &JsonAt::string);
   model.experts = json["experts"].integer(1, kMaxExperts);
   model.top_k = json["top_k"].integer(1, model.experts);
   model.hidden = json["hidden"].integer(1);

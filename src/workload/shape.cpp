@@ -10,6 +10,7 @@ namespace moetune {
 namespace {
 
 constexpr int64_t kMaxWeights = int64_t{1} << 46;
+constexpr std::string_view kProjections[] = {"up", "down"}, kOps[] = {"fwd", "dx", "dw"};
 
 void require_size(std::string_view what, int64_t value, int64_t high) {
   if (value < 1) throw request_error(fmt::format("{} is {}, it must be at least 1", what, value));
@@ -24,21 +25,13 @@ void require_divides(std::string_view part, int64_t parts, std::string_view what
 
 }  // namespace
 
-std::string_view name(Projection projection) { return projection == Projection::up ? "up" : "down"; }
-
-std::string_view name(Op op) { return op == Op::fwd ? "fwd" : op == Op::dx ? "dx" : "dw"; }
+std::string_view name(Projection projection) { return kProjections[static_cast<size_t>(projection)]; }
+std::string_view name(Op op) { return kOps[static_cast<size_t>(op)]; }
 
 Projection parse_projection(std::string_view text) {
-  if (text == "up") return Projection::up;
-  if (text == "down") return Projection::down;
-  throw unknown_word("projection", text, {"up", "down"});
+  return static_cast<Projection>(place_of_word("projection", text, kProjections));
 }
-
-Op parse_op(std::string_view text) {
-  for (const Op op : {Op::fwd, Op::dx, Op::dw})
-    if (name(op) == text) return op;
-  throw unknown_word("op", text, {"fwd", "dx", "dw"});
-}
+Op parse_op(std::string_view text) { return static_cast<Op>(place_of_word("op", text, kOps)); }
 
 void require_valid(const Shape& shape) {
   const Layer& layer = shape.layer;

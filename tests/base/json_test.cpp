@@ -61,9 +61,9 @@ TEST(ParseJson, CountsColumnsBehindPythonsNumbers) {
   const auto python_error = [](std::string_view text) {
     return error_of([&] { parse_json(text, "a.json", Dialect::python); }).what;
   };
-  EXPECT_EQ(python_error("[NaN, NaN, -Infinity, x]"), "a.json:1:23: not valid JSON");
-  EXPECT_EQ(python_error("[NaN, NaNs]"), "a.json:1:10: not valid JSON");
-  EXPECT_EQ(python_error("[NaN, \"NaN\""), "a.json:1:12: the JSON ends too early");
+  EXPECT_EQ(python_error("[Infinity, -Infinity, x]"), "a.json:1:23: not valid JSON");
+  EXPECT_EQ(python_error("[1, -Infinitys]"), "a.json:1:14: not valid JSON");
+  EXPECT_EQ(python_error("[1, \"NaN\""), "a.json:1:10: the JSON ends too early");
 }
 
 TEST(JsonAt, NamesThePlace) {

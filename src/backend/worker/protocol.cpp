@@ -66,14 +66,12 @@ Json to_json(const BackendOptions& options) {
 }
 
 BackendOptions backend_options_from_json(const JsonAt& json) {
-  std::vector<std::string> packs;
-  for (size_t i = 0; json.has("packs") && i < json["packs"].size(); ++i) packs.push_back(json["packs"][i].string());
   std::map<std::string, MeasuredRates> measured;
   if (json.has("measured"))
     for (const auto& item : json["measured"].value().items())
       measured[item.key()] = rates_from_json(json["measured"][item.key()]);
   return {.kernels_folder = json["kernels_folder"].string(),
-          .packs = std::move(packs),
+          .packs = json.has("packs") ? list_at(json["packs"], &JsonAt::string) : std::vector<std::string>(),
           .cache = json["cache"].boolean(),
           .compile_threads = static_cast<int>(json["compile_threads"].integer(0, 1 << 20)),
           .measured = std::move(measured)};
@@ -94,36 +92,33 @@ SampleRequest sample_request_from_json(const JsonAt& json) {
 }
 
 Json to_json(const std::vector<Block>& blocks) {
-  Json json = Json::array();
-  for (const Block& block : blocks)
-    json.push_back({{"seconds", block.seconds},
-                    {"launches", block.launches},
-                    {"clock_mhz", block.clock_mhz},
-                    {"waited", block.waited}});
-  return json;
+  return json_list(blocks, [](const Block& block) -> Json {
+    return {{"seconds", block.seconds},
+            {"launches", block.launches},
+            {"clock_mhz", block.clock_mhz},
+            {"waited", block.waited}};
+  });
 }
 
 std::vector<Block> blocks_from_json(const JsonAt& json) {
-  std::vector<Block> blocks(json.size());
-  for (size_t i = 0; i < blocks.size(); ++i)
-    blocks[i] = {.seconds = json[i]["seconds"].number(),
-                 .launches = static_cast<int>(json[i]["launches"].integer(0, 1 << 30)),
-                 .clock_mhz = json[i]["clock_mhz"].number(),
-                 .waited = json[i]["waited"].number()};
-  return blocks;
+  return list_at(json, [](const JsonAt& block) -> Block {
+    return {.seconds = block["seconds"].number(),
+            .launches = static_cast<int>(block["launches"].integer(0, 1 << 30)),
+            .clock_mhz = block["clock_mhz"].number(),
+            .waited = block["waited"].number()};
+  });
 }
 
 Json to_json(const std::vector<ListedDevice>& devices) {
-  Json json = Json::array();
-  for (const ListedDevice& device : devices) json.push_back({{"word", device.word}, {"info", to_json(device.info)}});
-  return json;
+  return json_list(devices, [](const ListedDevice& device) -> Json {
+    return {{"word", device.word}, {"info", to_json(device.info)}};
+  });
 }
 
 std::vector<ListedDevice> devices_from_json(const JsonAt& json) {
-  std::vector<ListedDevice> devices;
-  for (size_t i = 0; i < json.size(); ++i)
-    devices.push_back({json[i]["word"].string(), device_from_json(json[i]["info"])});
-  return devices;
+  return list_at(json, [](const JsonAt& device) -> ListedDevice {
+    return {device["word"].string(), device_from_json(device["info"])};
+  });
 }
 
 }  // namespace moetune

@@ -202,13 +202,11 @@ class WorkerBackend final : public Backend {
                     bool may_be_killed = true) {
     if (part.empty()) return;
     if (!link_.alive()) start();
-    Json list = Json::array();
-    for (const Candidate& candidate : part) list.push_back(to_json(candidate));
     try {
-      const Json answer = link_.ask("compile", {{"shape", to_json(shape)}, {"candidates", std::move(list)}}, limit);
+      const Json answer = link_.ask("compile", {{"shape", to_json(shape)}, {"candidates", json_list(part)}}, limit);
       const JsonAt results(answer, "the worker's compile results");
       if (results.size() != part.size()) throw Error(Exit::bug, "not every candidate got a compile result");
-      for (size_t i = 0; i < part.size(); ++i) to.push_back(compile_result_from_json(results[i]));
+      each(results, [&](const JsonAt& result) { to.push_back(compile_result_from_json(result)); });
       for (const Candidate& candidate : part) compiled_[candidate] = worker_;
     } catch (const OutOfMemory& memory) {
       throw machine_error(fmt::format("no memory to compile: {}", memory.what()), "end other programs");

@@ -72,13 +72,9 @@ Json hello(const JsonAt& request, const BackendFactory& factory, Served& served)
 }
 
 Json compile(const JsonAt& request, const Served& served) {
-  const JsonAt list = request["candidates"];
-  std::vector<Candidate> candidates;
-  for (size_t i = 0; i < list.size(); ++i) candidates.push_back(candidate_from_json(list[i], served.catalog));
-  Json results = Json::array();
-  for (const CompileResult& result : served.backend->compile(shape_from_json(request["shape"]), candidates))
-    results.push_back(to_json(result));
-  return results;
+  const auto read = [&](const JsonAt& candidate) { return candidate_from_json(candidate, served.catalog); };
+  const std::vector<Candidate> candidates = list_at(request["candidates"], read);
+  return json_list(served.backend->compile(shape_from_json(request["shape"]), candidates));
 }
 
 Json perform(const JsonAt& request, const BackendFactory& factory, const DeviceLister& list, Served& served) {

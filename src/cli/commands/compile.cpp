@@ -105,13 +105,11 @@ int threads_of(const CompileOptions& options) {
 
 #ifdef MOETUNE_HAS_CUDA
 void compile_all(const CompileOptions& options, const std::string& target, std::vector<ListedKernel>& kernels) {
-  std::vector<std::string> units;
-  units.reserve(kernels.size());
-  for (const ListedKernel& kernel : kernels) units.push_back(kernel.unit);
-  const std::vector<CompiledUnit> compiled = compile_units(units, {.arch = target,
-                                                                   .sources = kernel_sources(options.kernels),
-                                                                   .cache = !options.no_cache,
-                                                                   .threads = threads_of(options)});
+  const std::vector<CompiledUnit> compiled =
+      compile_units(mapped(kernels, &ListedKernel::unit), {.arch = target,
+                                                           .sources = kernel_sources(options.kernels),
+                                                           .cache = !options.no_cache,
+                                                           .threads = threads_of(options)});
   for (size_t i = 0; i < kernels.size(); ++i) {
     kernels[i].result = compiled[i].result;
     if (options.output.empty()) continue;
@@ -231,14 +229,12 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   if (options.show_unit) return Exit::yes;
   const auto failed =
       std::ranges::count_if(all, [](const ListedKernel& kernel) { return kernel.result.status != Status::ok; });
-  Json results = Json::array();
-  for (const ListedKernel& kernel : all) results.push_back(to_json(kernel));
   if (format == Format::json)
     print(pretty_json({{"schema", "moetune.compile/1"},
                        {"tool", tool_json(invocation.argv)},
                        {"arch", targets.front()},
-                       {"results", std::move(results)}}));
-  if (format == Format::csv) print(csv_of(all, [](const ListedKernel& kernel) { return fields_of(kernel); }));
+                       {"results", json_list(all)}}));
+  if (format == Format::csv) print(csv_of(all, fields_of));
   if (format == Format::text || format == Format::markdown)
     print(kernels_text(all, format, table_columns(format, invocation.terminal, options.verbose), options.verbose));
   if (format == Format::text)

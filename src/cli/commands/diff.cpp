@@ -148,7 +148,7 @@ Json winner_json(const Entry& entry) {
   return {{"candidate", to_json(entry.candidate)}, {"measurement", to_json(entry.measurement)}};
 }
 
-Json to_json(const CellDifference& one) {
+Json cell_json(const CellDifference& one) {
   Json json = {{"id", id(one.cell)}, {"cell", to_json(one.cell)}, {"differs", one.differs()}};
   if (one.is_alone()) json["only_in"] = one.old_entry ? "old" : "new";
   if (one.old_entry) json["old"] = winner_json(*one.old_entry);
@@ -156,22 +156,18 @@ Json to_json(const CellDifference& one) {
   json["winner_changed"] = one.winner_changed;
   if (!one.time) return json;
   json["time"] = name(*one.time);
-  json["ratio"] = rounded(one.ratio.value);
-  json["ratio_low"] = rounded(one.ratio.low);
-  json["ratio_high"] = rounded(one.ratio.high);
+  json.update(estimate_json("ratio", one.ratio));
   return json;
 }
 
 Json to_json(const DiffOptions& options, const Diff& diff, const Invocation& invocation) {
-  Json cells = Json::array();
-  for (const CellDifference& one : diff.found.cells) cells.push_back(to_json(one));
   return {{"schema", "moetune.diff/1"},
           {"tool", tool_json(invocation.argv)},
           {"old", side_json(options.old_file, diff.old_table)},
           {"new", side_json(options.new_file, diff.new_table)},
           {"origin", diff.found.origin},
           {"times_compared", diff.found.times_compared},
-          {"cells", std::move(cells)}};
+          {"cells", json_list(diff.found.cells, cell_json)}};
 }
 
 Fields fields_of(const CellDifference& one) {

@@ -34,9 +34,7 @@ struct Patient {
 
 std::vector<std::string> words_of(const DoctorOptions& options, const std::vector<ListedDevice>& listed) {
   if (options.device.device != "all") return {options.device.device};
-  std::vector<std::string> words;
-  for (const ListedDevice& device : listed) words.push_back(device.word);
-  return words;
+  return mapped(listed, &ListedDevice::word);
 }
 
 // "auto" and "cuda" stand for one of the listed devices.

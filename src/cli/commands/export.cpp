@@ -29,9 +29,8 @@ struct ExportOptions {
 
 // "the table makes 2 files: a.json, b.json".
 std::string files_text(const Export& result) {
-  std::vector<std::string> names;
-  for (const ExportedFile& file : result.files) names.push_back(file.name);
-  return fmt::format("the table makes {} files: {}", names.size(), fmt::join(names, ", "));
+  return fmt::format("the table makes {} files: {}", result.files.size(),
+                     fmt::join(mapped(result.files, &ExportedFile::name), ", "));
 }
 
 // Files whose name another program looks for go to a folder, whether it is there or not: only ".json" means one file.

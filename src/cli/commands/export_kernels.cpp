@@ -58,11 +58,7 @@ class Collection {
   std::map<std::string, std::string> codes;            // of the kernels that were timed, as Entry has them
   std::vector<std::string> notes;
 
-  std::vector<std::string> target_names() const {
-    std::vector<std::string> names;
-    for (const DeviceInfo& device : targets_) names.push_back(arch(device));
-    return names;
-  }
+  std::vector<std::string> target_names() const { return mapped(targets_, arch); }
 
  private:
   void add(const Entry& entry) {

@@ -31,17 +31,12 @@ struct ListOptions {
 };
 
 // Each lister makes JSON objects that begin with a name; grids come from the same objects.
-Json listed(const auto& items, auto object_of) {
-  Json objects = Json::array();
-  for (const auto& item : items) objects.push_back(object_of(item));
-  return objects;
-}
 
 Json list_variants(const Catalog& catalog) {
-  return listed(catalog.variants(), [](const VariantPtr& variant) -> Json {
+  return json_list(catalog.variants(), [](const VariantPtr& variant) -> Json {
     return {{"name", variant->name},
             {"device", variant->device == DeviceKind::cuda ? "cuda" : "cpu"},
-            {"knobs", listed(variant->knobs, [](const Knob& knob) { return knob.name; })},
+            {"knobs", json_list(variant->knobs, [](const Knob& knob) { return knob.name; })},
             {"summary", variant->summary}};
   });
 }
@@ -66,7 +61,7 @@ Json list_knobs(const Catalog& catalog) {
 }
 
 Json list_models(const Catalog&) {
-  return listed(model_presets(), [](const Model& model) -> Json {
+  return json_list(model_presets(), [](const Model& model) -> Json {
     return {{"name", model.name},      {"experts", model.experts},           {"top_k", model.top_k},
             {"hidden", model.hidden},  {"intermediate", model.intermediate}, {"gated", model.gated},
             {"aliases", model.aliases}};
@@ -74,7 +69,7 @@ Json list_models(const Catalog&) {
 }
 
 Json list_routings(const Catalog&) {
-  Json items = listed(routing_kinds(), [](const RoutingKind& kind) -> Json {
+  Json items = json_list(routing_kinds(), [](const RoutingKind& kind) -> Json {
     return {{"name", kind.name}, {"usage", kind.usage}, {"description", kind.description}};
   });
   for (const std::string& name : embedded_names(kRoutings))
@@ -84,7 +79,7 @@ Json list_routings(const Catalog&) {
 }
 
 Json list_spaces(const Catalog& catalog) {
-  return listed(embedded_names(kSpaces), [&](const std::string& name) {
+  return json_list(embedded_names(kSpaces), [&](const std::string& name) {
     Json item = {{"name", name}};
     for (const VariantSpace& part : load_space(name, catalog).variants) {
       int64_t product = 1;
@@ -96,7 +91,7 @@ Json list_spaces(const Catalog& catalog) {
 }
 
 Json list_suites(const Catalog&) {
-  return listed(embedded_names(kSuites), [](const std::string& name) -> Json {
+  return json_list(embedded_names(kSuites), [](const std::string& name) -> Json {
     CellOptions options;
     options.suite = name;
     return {{"name", name}, {"cells", make_cells(options).size()}, {"description", suite_description(name)}};
@@ -104,13 +99,13 @@ Json list_suites(const Catalog&) {
 }
 
 Json list_formats(const Catalog&) {
-  return listed(exporters(), [](const Exporter& exporter) -> Json {
+  return json_list(exporters(), [](const Exporter& exporter) -> Json {
     return {{"name", exporter.format}, {"description", exporter.description}};
   });
 }
 
 Json list_devices_here(const Catalog&) {
-  return listed(list_devices_in_worker(worker_options({})), [](const ListedDevice& device) -> Json {
+  return json_list(list_devices_in_worker(worker_options({})), [](const ListedDevice& device) -> Json {
     return {{"name", device.word},
             {"device", device.info.name},
             {"compute_capability", device.info.compute_capability},
@@ -122,13 +117,13 @@ Json list_devices_here(const Catalog&) {
 }
 
 Json list_strategies(const Catalog&) {
-  return listed(strategies(), [](const StrategyText& strategy) -> Json {
+  return json_list(strategies(), [](const StrategyText& strategy) -> Json {
     return {{"name", strategy.name}, {"description", strategy.description}};
   });
 }
 
 Json list_schemas(const Catalog&) {
-  return listed(file_kinds(), [](const FileKind& kind) -> Json {
+  return json_list(file_kinds(), [](const FileKind& kind) -> Json {
     return {{"name", kind.name},
             {"version", kind.version},
             {"written_by", kind.written_by},
@@ -151,11 +146,7 @@ const std::vector<Lister>& listers() {
   return all;
 }
 
-std::vector<std::string> list_topics() {
-  std::vector<std::string> topics;
-  for (const Lister& lister : listers()) topics.push_back(lister.what);
-  return topics;
-}
+std::vector<std::string> list_topics() { return mapped(listers(), &Lister::what); }
 
 std::vector<std::string> shown_names() {
   std::vector<std::string> names;
@@ -225,10 +216,9 @@ Grid grid_of(const Json& items, Format format) {
 
 Exit run_list(const ListOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
-  const auto lister = std::ranges::find(listers(), options.what, &Lister::what);
-  if (lister == listers().end()) throw unknown_word("list", options.what, list_topics());
-  if (!options.show.empty()) return show(*lister, options.show), Exit::yes;
-  Json items = lister->list(Catalog(options.packs));
+  const Lister& lister = listers()[place_of_word("list", options.what, list_topics())];
+  if (!options.show.empty()) return show(lister, options.show), Exit::yes;
+  Json items = lister.list(Catalog(options.packs));
   if (format == Format::text) narrow(items);
   if (format == Format::json)
     print(pretty_json({{"schema", "moetune.list/1"},

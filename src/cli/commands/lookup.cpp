@@ -117,19 +117,18 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   device.device = options.device;
   if (!options.device.empty()) backend = open_worker(device);
 
-  std::vector<Found> all;
-  for (const Cell& cell : cells)
-    all.push_back({cell, lookup(table, cell, backend ? &backend->device() : nullptr, max_distance,
-                                options.prefer_choice ? Prefer::choice : Prefer::exact)});
+  const std::vector<Found> all = mapped(cells, [&](const Cell& cell) -> Found {
+    return {cell, lookup(table, cell, backend ? &backend->device() : nullptr, max_distance,
+                         options.prefer_choice ? Prefer::choice : Prefer::exact)};
+  });
   const auto none = std::ranges::count(all, Match::none, [](const Found& found) { return found.answer.match; });
-  Json answers = Json::array();
-  for (const Found& found : all) answers.push_back(answer_json(table, found));
+  const auto answer = [&](const Found& found) { return answer_json(table, found); };
   if (format == Format::json)
     print(pretty_json({{"schema", "moetune.lookup/1"},
                        {"tool", tool_json(invocation.argv)},
                        {"table", options.table},
                        {"regime", name(table.regime)},
-                       {"answers", std::move(answers)}}));
+                       {"answers", json_list(all, answer)}}));
   if (format == Format::csv) print(csv_of(all, [&](const Found& found) { return fields_of(table, found); }));
   if (format == Format::text || format == Format::markdown)
     print(

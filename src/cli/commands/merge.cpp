@@ -33,9 +33,8 @@ struct MergeResult {
 
 MergeResult joined_tables(const MergeOptions& options, const Invocation& invocation) {
   const Catalog catalog;
-  std::vector<TunedTable> tables;
-  for (const std::string& path : options.files) tables.push_back(read_table(path, catalog));
-  Merged merged = merge(tables, options.prefer);
+  const auto read = [&](const std::string& path) { return read_table(path, catalog); };
+  Merged merged = merge(mapped(options.files, read), options.prefer);
   merged.table.tool = tool_json(invocation.argv);
   MergeResult result{pretty_json(to_json(merged.table)), static_cast<int64_t>(merged.table.entries.size()),
                      merged.table.sweep, merged.conflicts, merged.dropped_choices};
@@ -86,8 +85,7 @@ void warn_of_losses(const MergeResult& result, const Terminal& terminal) {
 Exit run_merge(MergeOptions options, const Invocation& invocation) {
   if (options.output == "-") options.output.clear();
   if (options.files.size() < 2) throw request_error("a merge needs two files or more", "name another table");
-  if (!options.prefer.empty() && options.prefer != "fastest" && options.prefer != "first" && options.prefer != "last")
-    throw unknown_word("--prefer", options.prefer, {"fastest", "first", "last"});
+  if (!options.prefer.empty()) place_of_word("--prefer", options.prefer, kPreferences);
   const bool journals = are_journals(options.files);
   Files files;  // the inputs may be replaced: they are read first, and what they held is kept
   add_output(files, "--output", options.output, journals ? Content::journal : Content::table);
@@ -112,8 +110,7 @@ Exit run_merge(MergeOptions options, const Invocation& invocation) {
 
 void declare_merge(OptionSet& set, MergeOptions& options) {
   set.arguments("FILES", options.files, "Tuned tables of one device, or journals of one run");
-  set.value("--prefer", options.prefer, "WORD", "Where they differ: fastest, first or last",
-            one_of({"fastest", "first", "last"}));
+  set.value("--prefer", options.prefer, "WORD", "Where they differ: fastest, first or last", one_of(kPreferences));
   set.value("-o,--output", options.output, "FILE", "The merged table or journal [standard output]");
 }
 

@@ -31,9 +31,7 @@ struct ReplayOptions {
 };
 
 double mean_loss(const RehearsedCell& cell) {
-  std::vector<double> factors;
-  for (const double loss : cell.losses) factors.push_back(1 + loss);
-  return geometric_mean(factors) - 1;
+  return geometric_mean(mapped(cell.losses, [](double loss) { return 1 + loss; })) - 1;
 }
 
 double worst_loss(const RehearsedCell& cell) { return *std::ranges::max_element(cell.losses); }
@@ -65,14 +63,13 @@ Grid grid_of(const std::vector<RehearsedCell>& cells) {
 }
 
 Json json_of(const RehearsedCell& cell) {
-  Json losses = Json::array();
-  for (const double loss : cell.losses) losses.push_back(rounded(loss));
+  const auto plain = [](double loss) { return rounded(loss); };
   Json json = {{"id", id(cell.cell)},
                {"recorded", cell.recorded},
                {"best", to_json(cell.best)},
                {"best_us", rounded(cell.best_seconds / kMicro)}};
   if (std::isfinite(cell.default_loss)) json["default_loss"] = rounded(cell.default_loss);
-  json.update({{"losses", std::move(losses)}, {"candidates", cell.candidates}, {"blocks", cell.blocks}});
+  json.update({{"losses", json_list(cell.losses, plain)}, {"candidates", cell.candidates}, {"blocks", cell.blocks}});
   return json;
 }
 
@@ -96,15 +93,9 @@ struct Summary {
   int64_t most = 0;
 };
 Summary summary_of(const std::vector<RehearsedCell>& cells) {
-  Summary result;
-  std::vector<double> factors;
-  for (const RehearsedCell& cell : cells) {
-    factors.push_back(1 + mean_loss(cell));
-    result.worst = std::max(result.worst, worst_loss(cell));
-    result.most = std::max(result.most, most(cell.candidates));
-  }
-  result.mean = geometric_mean(factors) - 1;
-  return result;
+  return {.mean = geometric_mean(mapped(cells, [](const auto& cell) { return 1 + mean_loss(cell); })) - 1,
+          .worst = std::ranges::max(mapped(cells, worst_loss)),
+          .most = std::ranges::max(mapped(cells, [](const auto& cell) { return most(cell.candidates); }))};
 }
 
 double limit_of(const std::string& text, const std::string& option) {
@@ -138,8 +129,8 @@ void print_predictions(const JournalContents& journal, const std::vector<Variant
 
 Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   const Catalog catalog(options.packs);
-  std::vector<VariantPtr> models;
-  for (const std::string& file : options.costs) models.push_back(with_constants(JsonAt(read_json(file), file)));
+  const auto read = [](const std::string& file) { return with_constants(JsonAt(read_json(file), file)); };
+  const std::vector<VariantPtr> models = mapped(options.costs, read);
   if (!models.empty()) {
     for (const std::string& file : options.journals) {
       require_journal(file);
@@ -171,8 +162,6 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
                         "record some with tune --strategy exhaustive");
   const Summary summary = summary_of(cells);
   if (format == Format::json) {
-    Json list = Json::array();
-    for (const RehearsedCell& cell : cells) list.push_back(json_of(cell));
     print(pretty_json({{"schema", "moetune.replay/1"},
                        {"tool", tool_json(invocation.argv)},
                        {"strategy", request.strategy},
@@ -180,7 +169,7 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
                        {"mean_loss", rounded(summary.mean)},
                        {"worst_loss", rounded(summary.worst)},
                        {"most_candidates", summary.most},
-                       {"cells", std::move(list)}}));
+                       {"cells", json_list(cells, json_of)}}));
   } else {
     print(format == Format::csv ? csv_of(cells, [](const RehearsedCell& cell) { return fields_of(cell); })
                                 : table_text(grid_of(cells), format, invocation.terminal));

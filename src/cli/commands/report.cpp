@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -27,8 +26,7 @@ struct ReportOptions {
 // --format, else what the name of the output says, else HTML.
 bool wants_markdown(const ReportOptions& options) {
   if (options.format.empty()) return options.output.ends_with(".md");
-  if (std::ranges::find(kWords, options.format) == kWords.end()) throw unknown_word("format", options.format, kWords);
-  return options.format == "markdown";
+  return place_of_word("format", options.format, kWords) == 1;
 }
 
 // Beside the table: table.html of table.json.

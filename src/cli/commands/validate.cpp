@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <optional>
 
 #include "base/error.h"
@@ -49,9 +48,8 @@ struct Judged {
 };
 
 std::vector<std::string> schemas() {
-  std::vector<std::string> all;
-  for (const FileKind& kind : file_kinds()) all.push_back(fmt::format("moetune.{}/{}", kind.name, kind.version));
-  return all;
+  return mapped(file_kinds(),
+                [](const FileKind& kind) { return fmt::format("moetune.{}/{}", kind.name, kind.version); });
 }
 
 // A Hugging Face config.json may hold what Python alone writes, such as NaN.
@@ -206,10 +204,8 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
   for (const std::string& path : options.files)
     for (const std::string& file : files_of(path)) all.push_back(judge(file, catalog));
   if (format == Format::json) {
-    Json files = Json::array();
-    for (const Judged& one : all) files.push_back(to_json(one));
     print(pretty_json(
-        {{"schema", "moetune.validate/1"}, {"tool", tool_json(invocation.argv)}, {"files", std::move(files)}}));
+        {{"schema", "moetune.validate/1"}, {"tool", tool_json(invocation.argv)}, {"files", json_list(all)}}));
   } else {
     std::string text = table_text(grid_of(all, format == Format::csv), format, invocation.terminal);
     if (format != Format::csv) text += faults_text(all, format, table_columns(format, invocation.terminal));

@@ -86,9 +86,7 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
   for (size_t begin = 0; begin < compilable.size() && !stop; begin += kCompileBatch) {
     const std::span<VerifyResult> batch =
         std::span(compilable).subspan(begin, std::min(kCompileBatch, compilable.size() - begin));
-    std::vector<Candidate> candidates;
-    for (const VerifyResult& finding : batch) candidates.push_back(finding.candidate);
-    const std::vector<CompileResult> compiled = backend.compile(problem.shape, candidates);
+    const std::vector<CompileResult> compiled = backend.compile(problem.shape, mapped(batch, &VerifyResult::candidate));
     for (size_t i = 0; i < batch.size() && !stop; ++i) {
       VerifyResult& finding = batch[i];
       finding.status = compiled[i].status, finding.reason = compiled[i].reason;

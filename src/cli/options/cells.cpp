@@ -209,18 +209,13 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
 
 std::vector<Cell> make_cells(const CellOptions& options) {
   if (!options.suite.empty()) return suite_cells(options);
-  std::vector<Projection> projections;
-  for (const std::string& word : list_words(options.projections, "--projection", {"up"}))
-    projections.push_back(parse_projection(word));
+  const std::vector<Projection> projections =
+      mapped(list_words(options.projections, "--projection", {"up"}), parse_projection);
   const bool both = std::ranges::find(projections, Projection::up) != projections.end() &&
                     std::ranges::find(projections, Projection::down) != projections.end();
-  std::vector<Op> ops;
-  for (const std::string& word : list_words(options.ops, "--op", {"fwd"})) ops.push_back(parse_op(word));
-  std::vector<Dtype> dtypes;
-  for (const std::string& word : list_words(options.dtypes, "--dtype", {"bf16"})) dtypes.push_back(parse_dtype(word));
-  std::vector<RoutingSpec> routings;
-  for (const std::string& word : list_words(options.routings, "--routing", {"uniform"}))
-    routings.push_back(parse_routing(word));
+  const std::vector<Op> ops = mapped(list_words(options.ops, "--op", {"fwd"}), parse_op);
+  const std::vector<Dtype> dtypes = mapped(list_words(options.dtypes, "--dtype", {"bf16"}), parse_dtype);
+  const auto routings = mapped(list_words(options.routings, "--routing", {"uniform"}), parse_routing);
   const std::vector<int64_t> tokens = token_counts(options);
   const uint64_t seed = seed_of(options);
 

@@ -50,7 +50,7 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
   const std::vector<Candidate> candidates = parse_candidates(contenders.candidates, catalog);
   std::vector<CellWork> work;
   if (contenders.table.empty()) {
-    for (const Cell& cell : make_cells(cells)) work.push_back({cell, {}});
+    work = mapped(make_cells(cells), [](const Cell& cell) { return CellWork{cell, {}}; });
   } else {
     TunedTable table = read_table(contenders.table, catalog);
     pick_entries(table, contenders.table, cells);
@@ -68,11 +68,7 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
   return work;
 }
 
-std::vector<Cell> cells_of(const std::vector<CellWork>& work) {
-  std::vector<Cell> cells;
-  for (const CellWork& one : work) cells.push_back(one.cell);
-  return cells;
-}
+std::vector<Cell> cells_of(const std::vector<CellWork>& work) { return mapped(work, &CellWork::cell); }
 
 void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device,
                         const std::string& hint) {

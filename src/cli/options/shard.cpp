@@ -107,9 +107,7 @@ std::vector<Cell> cells_of(const Shard& shard, const std::vector<Cell>& cells) {
     if (to == mine) chosen.push_back(order[place]);
   }
   std::sort(chosen.begin(), chosen.end());
-  std::vector<Cell> result;
-  for (const size_t i : chosen) result.push_back(cells[i]);
-  return result;
+  return mapped(chosen, [&](size_t i) { return cells[i]; });
 }
 
 std::filesystem::path shard_file(const Shard& shard, const std::filesystem::path& path) {

@@ -33,14 +33,11 @@ void read_key(const std::string& key, const JsonAt& value, CellOptions& options)
 
 std::vector<SuitePart> suite_from_json(const JsonAt& json) {
   require_schema(json, "suite");
-  const JsonAt list = json["cells"];
-  std::vector<SuitePart> parts;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const JsonAt part = list[i];
-    parts.push_back({.where = part.where(), .options = {}});
-    for (const auto& item : part.value().items()) read_key(item.key(), part[item.key()], parts.back().options);
-  }
-  return parts;
+  return list_at(json["cells"], [](const JsonAt& at) {
+    SuitePart part{.where = at.where(), .options = {}};
+    for (const auto& item : at.value().items()) read_key(item.key(), at[item.key()], part.options);
+    return part;
+  });
 }
 
 std::string suite_description(const std::string& name) {

@@ -1,6 +1,5 @@
 // Names from the rooms below and from the files inside the binary.
 #include <algorithm>
-#include <functional>
 
 #include "base/embedded.h"
 #include "cli/options/options.h"
@@ -10,15 +9,6 @@
 #include "workload/routing/routing.h"
 
 namespace moetune {
-namespace {
-
-std::vector<std::string> names_of(const auto& items, auto name) {
-  std::vector<std::string> names;
-  for (const auto& item : items) names.emplace_back(std::invoke(name, item));
-  return names;
-}
-
-}  // namespace
 
 std::vector<std::string> arch_names(const std::vector<std::string>& given, const std::vector<std::string>& otherwise) {
   std::vector<std::string> names;
@@ -34,9 +24,9 @@ std::vector<std::string> device_words() {
   return words;
 }
 
-std::vector<std::string> format_words() { return names_of(exporters(), &Exporter::format); }
+std::vector<std::string> format_words() { return mapped<std::string>(exporters(), &Exporter::format); }
 
-std::vector<std::string> model_words() { return names_of(model_presets(), &Model::name); }
+std::vector<std::string> model_words() { return mapped(model_presets(), &Model::name); }
 
 std::vector<std::string> routing_words() {
   std::vector<std::string> words;
@@ -52,7 +42,7 @@ std::vector<std::string> suite_words() { return embedded_names("configs/suites/"
 
 std::vector<std::string> variant_words() {
   const Catalog catalog;
-  return names_of(catalog.variants(), [](const VariantPtr& variant) { return variant->name; });
+  return mapped(catalog.variants(), [](const VariantPtr& variant) { return variant->name; });
 }
 
 }  // namespace moetune

@@ -58,10 +58,9 @@ std::vector<std::string> row_of(const BenchResult& result, bool verbose) {
 
 // As whom a result is summed: a cell's winner and its default differ from cell to cell, and one candidate may be both.
 std::vector<std::string> names_in_sums(const Entrant& entrant) {
-  std::vector<std::string> names;
-  for (const std::string& role : split(entrant.role, '+'))
-    names.push_back(role == "winner" ? "winners" : role == "default" ? "default" : entrant.name);
-  return names;
+  return mapped(split(entrant.role, '+'), [&](const std::string& role) -> std::string {
+    return role == "winner" ? "winners" : role == "default" ? "default" : entrant.name;
+  });
 }
 
 // `step`: what the result's cell is part of, or null.
@@ -119,9 +118,8 @@ std::vector<CellTimes> cell_times(const std::vector<BenchResult>& results) {
   for (const BenchResult& result : results) {
     if (cells.empty() || cells.back().cell != result.cell) cells.push_back({.cell = result.cell, .times = {}});
     if (result.status != Status::ok) continue;
-    for (const std::string& name : names_in_sums(result.entrant)) {
+    for (const std::string& name : names_in_sums(result.entrant))
       cells.back().times.push_back({name, result.measurement.time, result.of_winner});
-    }
   }
   return cells;
 }

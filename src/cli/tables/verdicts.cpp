@@ -36,9 +36,8 @@ std::string answer(const Verdicts& verdicts, const std::vector<VerifyResult>& fa
   if (launches > 0) sentence += fmt::format(", {} of {} more launches gave the same bits", same, launches);
   std::map<Status, int64_t> by_status;
   for (const VerifyResult& finding : failed) ++by_status[finding.status];
-  std::vector<std::string> words;
-  for (const auto& [status, count] : by_status) words.push_back(fmt::format("{} {}", count, name(status)));
-  if (!words.empty()) sentence += fmt::format("; failed: {}", fmt::join(words, ", "));
+  const auto told = [](const auto& one) { return fmt::format("{} {}", one.second, name(one.first)); };
+  if (!failed.empty()) sentence += fmt::format("; failed: {}", fmt::join(mapped(by_status, told), ", "));
   if (!verdicts.whole()) sentence += verdicts.fault.empty() ? "; interrupted" : "; cut short: " + verdicts.fault;
   return sentence + ".";
 }
@@ -135,10 +134,8 @@ std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const
 }
 
 std::string markdown(const Verdicts& verdicts, bool verbose) {
-  std::vector<std::string> reasons;
-  for (const VerifyResult& finding : failures(verdicts)) reasons.push_back(reason_of(finding));
   return headed_tables_text(tables_of(verdicts.findings, verbose), Format::markdown, 0) +
-         bullets(reasons, Format::markdown, 0) + cut_short(fault_of(verdicts));
+         bullets(mapped(failures(verdicts), reason_of), Format::markdown, 0) + cut_short(fault_of(verdicts));
 }
 
 }  // namespace moetune

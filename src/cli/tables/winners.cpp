@@ -25,12 +25,9 @@ std::vector<std::string> ranked_rivals(const TunedTable& table) {
   for (const Entry& entry : table.entries)
     for (const Rival& rival : entry.rivals)
       if (rival.ratio.value > 0) ratios[rival.name].push_back(rival.ratio.value);
-  std::vector<std::pair<double, std::string>> ranked;
-  for (const auto& [name, of_cells] : ratios)
-    ranked.emplace_back(name == "default" ? 0 : 1 / geometric_mean(of_cells), name);
-  std::ranges::sort(ranked);
-  std::vector<std::string> names;
-  for (const auto& [rank, name] : ranked) names.push_back(name);
+  std::vector<std::string> names = mapped(ratios, [](const auto& one) { return one.first; });
+  std::ranges::stable_sort(
+      names, {}, [&](const std::string& name) { return name == "default" ? 0 : 1 / geometric_mean(ratios.at(name)); });
   return names;
 }
 

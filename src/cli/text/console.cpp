@@ -60,8 +60,7 @@ Terminal look_at_terminal(const std::string& color) {
   terminal.is_terminal = ::isatty(STDERR_FILENO) && environment("TERM") != "dumb";
   terminal.columns = columns_of(STDERR_FILENO);
   terminal.output_columns = ::isatty(STDOUT_FILENO) ? columns_of(STDOUT_FILENO) : 0;
-  if (color != "auto" && color != "always" && color != "never")
-    throw unknown_word("--color", color, {"auto", "always", "never"});
+  place_of_word("--color", color, std::vector<std::string>{"auto", "always", "never"});
   terminal.color = color == "always" || (color == "auto" && terminal.is_terminal && environment("NO_COLOR").empty());
   return terminal;
 }

@@ -50,9 +50,7 @@ std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells);
 /// Items with a `cell`, grouped by their layer, in the order of their first appearance. The items must outlive it.
 template <typename Item>
 std::vector<std::vector<const Item*>> by_layer(const std::vector<Item>& items) {
-  std::vector<const Item*> all;
-  for (const Item& item : items) all.push_back(&item);
-  return grouped_by(all, [](const Item* item) -> const Shape& { return item->cell.shape; });
+  return grouped_by(pointers_to(items), [](const Item* item) -> const Shape& { return item->cell.shape; });
 }
 
 }  // namespace moetune

@@ -17,24 +17,16 @@ std::string word_of(Format format) {
   return kWords[static_cast<size_t>(format)];
 }
 
-std::vector<std::string> words_of(const std::vector<Format>& formats) {
-  std::vector<std::string> words;
-  std::ranges::transform(formats, std::back_inserter(words), word_of);
-  return words;
-}
-
 }  // namespace
 
 void declare_format(OptionSet& set, std::string& word, const std::vector<Format>& known) {
   word = word_of(known.front());
-  set.value("--format", word, "WORD", fmt::format("On standard output: {}", fmt::join(words_of(known), ", ")),
-            one_of(words_of(known)));
+  const std::vector<std::string> words = mapped(known, word_of);
+  set.value("--format", word, "WORD", fmt::format("On standard output: {}", fmt::join(words, ", ")), one_of(words));
 }
 
 Format parse_format(const std::string& word, const std::vector<Format>& known) {
-  for (const Format format : known)
-    if (word_of(format) == word) return format;
-  throw unknown_word("--format", word, words_of(known));
+  return known[place_of_word("--format", word, mapped(known, word_of))];
 }
 
 std::string table_text(const Grid& grid, Format format, const Terminal& terminal) {

@@ -73,9 +73,7 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
 }
 
 Json texts(const std::vector<Expression>& expressions) {
-  Json list = Json::array();
-  for (const Expression& expression : expressions) list.push_back(expression.text());
-  return list;
+  return json_list(expressions, [](const Expression& expression) { return expression.text(); });
 }
 
 Json map_json(const MapRule& map, const std::string& source) {
@@ -250,9 +248,7 @@ Candidate launchable(const Candidate& winner) {
 }
 
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
-  Json kernels = Json::array(), cells = Json::array(), ranges = Json::array();
-  for (const ExportedKernel& kernel : exported.kernels) kernels.push_back(kernel_json(kernel, exported.services));
-  for (const ServedCell& cell : exported.cells) {
+  const auto cell_json = [](const ServedCell& cell) {
     Json json = {{"id", id(cell.cell)},
                  {"arch", cell.arch},
                  {"kernel", cell.kernel},
@@ -262,27 +258,28 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
                  {"skew", rounded(cell.skew)},
                  {"tuned", cell.seconds > 0}};
     if (cell.seconds > 0) json["time_us"] = rounded(cell.seconds * 1e6);
-    cells.push_back(std::move(json));
-  }
-  for (const ServedRange& range : exported.ranges)
-    ranges.push_back(
-        {{"arch", range.arch},
-         {"kernel", range.kernel},
-         {"asked", asked_json(range.shape)},
-         {"extents", extents(range.shape)},
-         {"tokens", {{"from", range.tokens.from}, {"to", range.tokens.to ? Json(*range.tokens.to) : Json()}}},
-         {"worst_regret", rounded(range.worst_regret)}});
-  return {{"schema", "moetune.kernels/1"},
-          {"abi", kKernelAbi},
-          {"tool", table.tool},
-          {"device", {{"name", table.device.name}, {"arch", arch(table.device)}}},
-          {"regime", name(table.regime)},
-          {"times_of_other_kernels", exported.of_other_kernels},
-          {"files", files_json(exported)},
-          {"route", route_json(exported.services)},
-          {"kernels", std::move(kernels)},
-          {"cells", std::move(cells)},
-          {"ranges", std::move(ranges)}};
+    return json;
+  };
+  const auto range_json = [](const ServedRange& range) -> Json {
+    return {{"arch", range.arch},
+            {"kernel", range.kernel},
+            {"asked", asked_json(range.shape)},
+            {"extents", extents(range.shape)},
+            {"tokens", to_json(range.tokens)},
+            {"worst_regret", rounded(range.worst_regret)}};
+  };
+  return {
+      {"schema", "moetune.kernels/1"},
+      {"abi", kKernelAbi},
+      {"tool", table.tool},
+      {"device", {{"name", table.device.name}, {"arch", arch(table.device)}}},
+      {"regime", name(table.regime)},
+      {"times_of_other_kernels", exported.of_other_kernels},
+      {"files", files_json(exported)},
+      {"route", route_json(exported.services)},
+      {"kernels", json_list(exported.kernels, [&](const auto& one) { return kernel_json(one, exported.services); })},
+      {"cells", json_list(exported.cells, cell_json)},
+      {"ranges", json_list(exported.ranges, range_json)}};
 }
 
 void require_kernel_manifest(const JsonAt& json, const Catalog& catalog) {

@@ -127,8 +127,7 @@ void tell(const Group& group, std::vector<std::string>& notes) {
     notes.push_back(fmt::format("{}: of several entries for {} tokens the one with {} routing was taken", file,
                                 fmt::join(tokens, ", "), routing));
   for (const Projection projection : {Projection::up, Projection::down}) {
-    std::vector<std::string> ranges;
-    for (const RobustChoice* choice : choices_of(group, projection)) ranges.push_back(text(choice->tokens));
+    const auto ranges = mapped(choices_of(group, projection), [](const auto* choice) { return text(choice->tokens); });
     if (!ranges.empty())
       notes.push_back(fmt::format("{}: the winners of {} are the table's robust choices, for {} tokens", file,
                                   name(projection), fmt::join(ranges, ", ")));

@@ -88,11 +88,11 @@ void Journal::decided(const Entry& entry, const DeviceInfo& device, double secon
 }
 
 Json to_json(const JournalHeader& header) {
-  Json cells = Json::array();
-  for (const Cell& cell : header.cells) {
-    cells.push_back({{"id", id(cell)}});
-    cells.back().update(to_json(cell));
-  }
+  const auto named = [](const Cell& cell) {
+    Json json = {{"id", id(cell)}};
+    json.update(to_json(cell));
+    return json;
+  };
   Json json = {{"schema", "moetune.journal/1"},
                {"kind", "header"},
                {"device", to_json(header.device)},
@@ -103,7 +103,7 @@ Json to_json(const JournalHeader& header) {
                {"regime", name(header.regime)},
                {"at_once", header.at_once}};
   if (!header.sweep.empty()) json["sweep"] = header.sweep;
-  json["cells"] = std::move(cells);
+  json["cells"] = json_list(header.cells, named);
   return json;
 }
 
@@ -118,16 +118,14 @@ JournalHeader journal_header_from_json(const JsonAt& json) {
   header.seed = seed_from_json(json["seed"]);
   if (json.has("regime")) header.regime = parse_regime(json["regime"].string());  // older journals: burst
   if (json.has("at_once")) header.at_once = json["at_once"].integer(1);           // older journals: 1
-  if (json.has("sweep"))
-    for (size_t i = 0; i < json["sweep"].size(); ++i) header.sweep.push_back(json["sweep"][i].string());
-  const JsonAt cells = json["cells"];
-  for (size_t i = 0; i < cells.size(); ++i) {
-    header.cells.push_back(cell_from_json(cells[i]));
-    const std::string told = cells[i]["id"].string(), found = id(header.cells.back());
+  if (json.has("sweep")) header.sweep = list_at(json["sweep"], &JsonAt::string);
+  each(json["cells"], [&](const JsonAt& at) {
+    header.cells.push_back(cell_from_json(at));
+    const std::string told = at["id"].string(), found = id(header.cells.back());
     if (told != found)
-      cells[i].fail(fmt::format("the cell is called {}, not {}", found, told),
-                    "another version wrote this journal: start afresh without --resume");
-  }
+      at.fail(fmt::format("the cell is called {}, not {}", found, told),
+              "another version wrote this journal: start afresh without --resume");
+  });
   return header;
 }
 

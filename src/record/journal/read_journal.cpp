@@ -99,9 +99,8 @@ void read_record(const JsonAt& json, const std::set<std::string>& cells, const C
 }
 
 std::set<std::string> ids(const JournalHeader& header) {
-  std::set<std::string> result;
-  for (const Cell& cell : header.cells) result.insert(id(cell));
-  return result;
+  const std::vector<std::string> list = mapped(header.cells, id);
+  return {list.begin(), list.end()};
 }
 
 void require_that_device(const DeviceInfo& before, const DeviceInfo& now) {
@@ -118,9 +117,9 @@ void require_that_device(const DeviceInfo& before, const DeviceInfo& now) {
 }
 
 void require_same_identity(const Json& before, const Json& now) {
-  std::vector<std::string> differences;
-  for (const auto& [key, was, is] : identity_differences(before, now))
-    differences.push_back(fmt::format("{} was {} and is {}", key, was, is));
+  const auto differences = mapped(identity_differences(before, now), [](const ValueDifference& one) {
+    return fmt::format("{} was {} and is {}", one.key, one.first, one.second);
+  });
   if (!differences.empty())
     throw machine_error(fmt::format("times of the journal don't compare: {}", fmt::join(differences, ", ")),
                         fmt::format("go back to that environment, or {}", kAfresh));

@@ -150,9 +150,7 @@ std::vector<std::string> joined_sweep(const std::vector<std::vector<std::string>
 }
 
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
-  const std::vector<std::string> known = {"fastest", "first", "last"};
-  if (!prefer.empty() && std::find(known.begin(), known.end(), prefer) == known.end())
-    throw unknown_word("preference", prefer, known);
+  if (!prefer.empty()) place_of_word("preference", prefer, kPreferences);
   if (tables.empty()) throw request_error("nothing to merge", "name two tables or more");
   Merged merged{.table = tables[0], .conflicts = {}};
   merged.table.entries.clear();
@@ -180,8 +178,7 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
   }
   put_in_order(merged.table, joined_sweep(sweeps));
   take_updates(merged.table, tables);
-  std::vector<const TunedTable*> order;
-  for (const TunedTable& table : tables) order.push_back(&table);
+  std::vector<const TunedTable*> order = pointers_to(tables);
   if (prefer == "last") std::ranges::reverse(order);
   take_choices(merged, order);
   return merged;

@@ -125,6 +125,7 @@ struct Merged {
   std::vector<std::string> dropped_choices = {};  // titles of shapes
 };
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer);
+inline const std::vector<std::string> kPreferences = {"fastest", "first", "last"};
 
 /// Differences that make two shapes different computations, as in "experts 8 (asked: 4)". The names of model and
 /// projection do not count.

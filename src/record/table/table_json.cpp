@@ -33,14 +33,13 @@ Json count(double value) {
   return rounded(value);
 }
 
-Json to_json(const Rival& rival) {
+Json rival_json(const Rival& rival) {
   Json json = {{"name", rival.name}};
   if (rival.candidate.variant) json["candidate"] = to_json(rival.candidate);
   json["measurement"] = to_json(rival.measurement);
   // A bootstrap interval may miss its own median by a rounding error, which readers would refuse as a contradiction.
-  json["ratio"] = rounded(rival.ratio.value, 5);
-  json["ratio_low"] = rounded(std::min(rival.ratio.value, rival.ratio.low), 5);
-  json["ratio_high"] = rounded(std::max(rival.ratio.value, rival.ratio.high), 5);
+  const auto& [value, low, high, samples] = rival.ratio;
+  json.update(estimate_json("ratio", {value, std::min(value, low), std::max(value, high)}, 5));
   return json;
 }
 
@@ -77,16 +76,16 @@ Json derived(const Entry& seen, const DeviceInfo& device) {
 }
 
 Json steps_json(const TunedTable& table) {
-  std::vector<CellTimes> cells;
-  for (const Entry& entry : table.entries) cells.push_back(cell_times(as_read(entry)));
-  return steps_json(cells);
+  TunedTable seen = table;
+  for (Entry& entry : seen.entries) entry = as_read(entry);
+  return steps_json(cell_times(seen));
 }
 
 Update update_from_json(const JsonAt& json) {
-  Update update{
-      .date = json["date"].string(), .reason = json["reason"].string(), .tool = json["tool"].value(), .cells = {}};
-  for (size_t i = 0; i < json["cells"].size(); ++i) update.cells.push_back(json["cells"][i].string());
-  return update;
+  return {.date = json["date"].string(),
+          .reason = json["reason"].string(),
+          .tool = json["tool"].value(),
+          .cells = list_at(json["cells"], &JsonAt::string)};
 }
 
 RoutingFigures figures_from_json(const JsonAt& json) {
@@ -133,45 +132,6 @@ std::vector<int32_t> m_sizes_from_json(const JsonAt& json, const Cell& cell) {
 // ratios and times, or a winner or rival that the table's own device cannot run. Ratios and times that are uncertain,
 // or that the file marks as untrusted, may differ; `check` judges candidates of older kernels.
 
-void require_figure(const JsonAt& json, std::string_view key, double counted, std::string_view source) {
-  if (!json.has(key)) return;
-  const double told = json[key].number();
-  if (std::abs(told - counted) > kFigureRounding * std::max(std::abs(told), std::abs(counted)))
-    json[key].fail(fmt::format("{:g} contradicts {}: expected {:.5g}", told, source, counted));
-}
-
-void require_count(const JsonAt& json, std::string_view key, int64_t counted) {
-  const int64_t told = json[key].integer();
-  if (told != counted) json[key].fail(fmt::format("{} contradicts m_sizes: expected {}", told, counted));
-}
-
-void require_own_id(const Entry& entry, const JsonAt& json) {
-  if (!json.has("id")) return;
-  const std::string told = json["id"].string(), own = id(entry.cell);
-  if (told != own) json["id"].fail(fmt::format("'{}' contradicts the cell, which is {}", told, own));
-}
-
-void require_figures_of_rows(const Entry& entry, const JsonAt& json) {
-  const RoutingFigures counted = figures({.m_sizes = entry.m_sizes, .gather_indices = {}});
-  const JsonAt told = json["figures"];
-  require_count(told, "rows", counted.rows);
-  require_count(told, "active_experts", counted.active_experts);
-  require_count(told, "max_rows", counted.max_rows);
-  require_figure(told, "max_over_mean", counted.max_over_mean, "m_sizes");
-  require_figure(told, "cv", counted.cv, "m_sizes");
-  require_figure(told, "effective_experts", counted.effective_experts, "m_sizes");
-}
-
-void require_derived(const Entry& entry, const JsonAt& json) {
-  if (!json.has("derived")) return;
-  const JsonAt derived = json["derived"];
-  require_figure(derived, "tflops", tflops(entry), "flops and the median");
-  require_figure(derived, "tbps", terabytes_per_second(entry), "bytes and the median");
-  if (!derived.has("speedup")) return;
-  for (const Rival& rival : entry.rivals)
-    require_figure(derived["speedup"], rival.name, 1 / rival.ratio.value, fmt::format("the ratio to {}", rival.name));
-}
-
 void require_ratios_of_times(const Entry& entry, const JsonAt& json) {
   if (json.has("untrusted") || !uncertainty(entry).empty()) return;
   const JsonAt rivals = json["rivals"];
@@ -193,10 +153,11 @@ void require_runnable(const Candidate& candidate, const Shape& shape, const Devi
 }
 
 void require_consistent(const Entry& entry, const DeviceInfo& device, const JsonAt& json) {
-  require_own_id(entry, json);
-  require_figures_of_rows(entry, json);
+  require_follows(json, {{"id", id(entry.cell)}}, "the cell", 0);
+  const RoutingFigures counted = figures({.m_sizes = entry.m_sizes, .gather_indices = {}});
+  require_follows(json["figures"], to_json(counted), "m_sizes", kFigureRounding);
   if (!entry.skipped.empty()) return;
-  require_derived(entry, json);
+  require_follows(json, {{"derived", derived(entry, {})}}, "the times, ratios, flops and bytes", kFigureRounding);
   require_ratios_of_times(entry, json);
   require_runnable(entry.candidate, entry.cell.shape, device, json["candidate"]);
   const JsonAt rivals = json["rivals"];
@@ -211,21 +172,20 @@ void read_winner(const JsonAt& json, Entry& entry, const Catalog& catalog) {
   entry.verdict = verdict_from_json(json["verdict"]);
   if (!entry.verdict.ok) json["verdict"].fail("the winner's result is wrong");
   entry.occupancy = json["occupancy"].number();
-  for (size_t i = 0; i < json["rivals"].size(); ++i) {
-    entry.rivals.push_back(rival_from_json(json["rivals"][i], catalog));
+  each(json["rivals"], [&](const JsonAt& rival) {
+    entry.rivals.push_back(rival_from_json(rival, catalog));
     if (find_rival(entry, entry.rivals.back().name) != &entry.rivals.back())
-      json["rivals"][i].fail(fmt::format("'{}' is in the list twice", entry.rivals.back().name));
-  }
-  for (size_t i = 0; i < json["ties"].size(); ++i) entry.ties.push_back(candidate_from_json(json["ties"][i], catalog));
+      rival.fail(fmt::format("'{}' is in the list twice", entry.rivals.back().name));
+  });
+  entry.ties = list_at(json["ties"], [&](const JsonAt& tie) { return candidate_from_json(tie, catalog); });
 }
 
 std::vector<std::string> sweep_from_json(const JsonAt& json, const std::map<std::string, size_t>& entries) {
-  std::vector<std::string> sweep;
   std::set<std::string> known;
-  for (size_t i = 0; i < json.size(); ++i) {
-    sweep.push_back(json[i].string());
-    if (!known.insert(sweep.back()).second) json[i].fail(fmt::format("{} is in the list twice", sweep.back()));
-  }
+  std::vector<std::string> sweep = list_at(json, [&](const JsonAt& at) {
+    if (!known.insert(at.string()).second) at.fail(fmt::format("{} is in the list twice", at.string()));
+    return at.string();
+  });
   for (const auto& [cell, index] : entries)
     if (!known.contains(cell)) json.fail(fmt::format("entries[{}] is not in it: {}", index, cell));
   return sweep;
@@ -258,10 +218,8 @@ Json to_json(const Entry& entry, const DeviceInfo& device) {
     if (const std::string reason = distrust(seen); !reason.empty()) json["untrusted"] = reason;
     if (!entry.code.empty()) json["code"] = entry.code;
     json["verdict"] = to_json(entry.verdict);
-    json["rivals"] = Json::array();
-    for (const Rival& rival : entry.rivals) json["rivals"].push_back(to_json(rival));
-    json["ties"] = Json::array();
-    for (const Candidate& tie : entry.ties) json["ties"].push_back(to_json(tie));
+    json["rivals"] = json_list(entry.rivals, rival_json);
+    json["ties"] = json_list(entry.ties);
   }
   json["candidates"] = {{"legal", entry.legal}, {"measured", entry.measured}, {"failed", entry.failed}};
   json["complete"] = entry.complete;
@@ -301,12 +259,11 @@ Json to_json(const TunedTable& table) {
                {"environment", object(table.environment)},
                {"regime", name(table.regime)}};
   if (!table.sweep.empty()) json["sweep"] = table.sweep;
-  json["entries"] = Json::array();
   // Peaks as a reader sees them, for percent_of_roof.
   const DeviceInfo device = device_from_json(JsonAt(json["device"], "device"));
-  for (const Entry& entry : table.entries) json["entries"].push_back(to_json(entry, device));
-  for (const RobustChoice& choice : table.choices) json["choices"].push_back(to_json(choice));
-  for (const Update& update : table.updates) json["updates"].push_back(to_json(update));
+  json["entries"] = json_list(table.entries, [&](const Entry& entry) { return to_json(entry, device); });
+  if (!table.choices.empty()) json["choices"] = json_list(table.choices);
+  if (!table.updates.empty()) json["updates"] = json_list(table.updates);
   if (Json steps = steps_json(table); !steps.empty()) json["training_steps"] = std::move(steps);
   return json;
 }
@@ -327,8 +284,7 @@ TunedTable table_from_json(const JsonAt& json, const Catalog& catalog) {
   }
   if (json.has("sweep")) table.sweep = sweep_from_json(json["sweep"], seen);
   if (json.has("choices")) table.choices = choices_of(json["choices"], table, catalog);
-  if (json.has("updates"))
-    for (size_t i = 0; i < json["updates"].size(); ++i) table.updates.push_back(update_from_json(json["updates"][i]));
+  if (json.has("updates")) table.updates = list_at(json["updates"], update_from_json);
   return table;
 }
 

@@ -176,9 +176,7 @@ class Auto final : public Strategy {
   }
 
   double noise() const {
-    std::vector<std::vector<double>> logs;
-    for (const auto& [candidate, known] : known_) logs.push_back(known.logs);
-    return block_noise(logs, kUsualNoise);
+    return block_noise(mapped(known_, [](const auto& one) { return one.second.logs; }), kUsualNoise);
   }
 
   // More blocks for those that may be the fastest, up to `most` each.

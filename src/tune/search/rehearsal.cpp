@@ -168,9 +168,7 @@ std::vector<RehearsedCell> rehearse(const JournalContents& journal, const Rehear
     std::optional<RehearsedCell> result = prepare(cell, stage);
     if (!result) continue;
     for (size_t run = 0; run < before.size(); ++run) {
-      std::vector<const Entry*> entries;
-      if (request.warm_start)
-        for (const Entry& entry : before[run]) entries.push_back(&entry);
+      const auto entries = request.warm_start ? pointers_to(before[run]) : std::vector<const Entry*>();
       const Found found = search(stage, request, warm_start(stage.problem, entries), run);
       result->candidates.push_back(found.candidates);
       result->blocks.push_back(found.blocks);

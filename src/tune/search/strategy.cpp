@@ -116,16 +116,9 @@ const std::vector<StrategyText>& strategies() {
   return all;
 }
 
-std::vector<std::string> strategy_names() {
-  std::vector<std::string> names;
-  for (const StrategyText& strategy : strategies()) names.emplace_back(strategy.name);
-  return names;
-}
+std::vector<std::string> strategy_names() { return mapped<std::string>(strategies(), &StrategyText::name); }
 
-void require_strategy(const std::string& name) {
-  const std::vector<std::string> names = strategy_names();
-  if (std::find(names.begin(), names.end(), name) == names.end()) throw unknown_word("strategy", name, names);
-}
+void require_strategy(const std::string& name) { place_of_word("strategy", name, strategy_names()); }
 
 bool lists_candidates(const std::string& strategy) { return strategy == "exhaustive" || strategy == "random"; }
 

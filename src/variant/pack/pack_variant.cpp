@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -22,17 +23,8 @@ const PackComputation* computation_of(const Pack& pack, const Shape& shape) {
   return found == pack.computes.end() ? nullptr : &*found;
 }
 
-std::string computations(const Pack& pack) {
-  std::string words;
-  for (const PackComputation& one : pack.computes)
-    words += fmt::format("{}{} {} {}", words.empty() ? "" : ", ", name(one.op), name(one.dtype), one.fusion);
-  return words;
-}
-
-std::string architectures(const PackBinary& binary) {
-  std::string words;
-  for (const auto& [arch, file] : binary.files) words += fmt::format("{}{}", words.empty() ? "" : ", ", arch);
-  return words;
+std::string computation_text(const PackComputation& one) {
+  return fmt::format("{} {} {}", name(one.op), name(one.dtype), one.fusion);
 }
 
 std::optional<std::string> broken_rule(const Pack& pack, const std::vector<int>& values, const Shape& shape) {
@@ -54,13 +46,15 @@ std::optional<std::string> broken_rule(const Pack& pack, const std::vector<int>&
 std::optional<std::string> illegal(const Pack& pack, const std::vector<int>& values, const Shape& shape,
                                    const DeviceInfo& device) {
   if (!computation_of(pack, shape))
-    return fmt::format("{} computes {}, and this is {} {} {}", pack.variant, computations(pack), name(shape.op),
-                       name(shape.layer.dtype), text(shape.fusion));
+    return fmt::format("{} computes {}, and this is {}", pack.variant,
+                       fmt::join(mapped(pack.computes, computation_text), ", "),
+                       computation_text({shape.op, shape.layer.dtype, text(shape.fusion)}));
   if (auto reason = broken_rule(pack, values, shape)) return reason;
   const PackBinary* binary = binary_of(pack, values);
   if (!binary) return "the pack has no kernel that was compiled for these knobs";
   if (!file_for(pack, binary->files, device.compute_capability))
-    return fmt::format("the pack has no kernel for {}: it was compiled for {}", arch(device), architectures(*binary));
+    return fmt::format("the pack has no kernel for {}: it was compiled for {}", arch(device),
+                       fmt::join(std::views::keys(binary->files), ", "));
   if (binary->shared_bytes > device.shared_memory_per_block)
     return fmt::format("the kernel needs more than the {} bytes of shared memory that a block may have",
                        device.shared_memory_per_block);

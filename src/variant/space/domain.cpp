@@ -156,11 +156,7 @@ std::optional<Candidate> Domain::kicked(const Candidate& candidate, int knobs, R
   return std::nullopt;
 }
 
-std::vector<VariantPtr> Domain::variants() const {
-  std::vector<VariantPtr> variants;
-  for (const Part& part : space_.variants) variants.push_back(part.variant);
-  return variants;
-}
+std::vector<VariantPtr> Domain::variants() const { return mapped(space_.variants, &Part::variant); }
 
 std::optional<std::vector<Candidate>> Domain::all(int64_t most) const {
   if (!only_.empty()) {

@@ -49,10 +49,7 @@ void require_knob(const Variant& variant, const std::string& name, const JsonAt&
 // The values of one knob, or the one that it has where the space doesn't name it.
 std::vector<int> knob_values(const Knob& knob, const JsonAt& json) {
   if (knob.absent != kNeeded && !json.has(knob.name)) return {knob.absent};
-  const JsonAt list = json[knob.name];
-  std::vector<int> values;
-  for (size_t i = 0; i < list.size(); ++i) values.push_back(knob_value(knob, list[i]));
-  return values;
+  return list_at(json[knob.name], [&](const JsonAt& value) { return knob_value(knob, value); });
 }
 
 VariantSpace variant_space(const std::string& name, const JsonAt& json, const Catalog& catalog) {
@@ -158,14 +155,10 @@ class Shuffle {
 
 std::vector<int> values_from_text(const Knob& knob, std::string_view list) {
   if (list == kLargestLegalWord) return {kLargestLegal};
-  std::vector<int> values;
-  if (knob.words.empty()) {
-    for (const int64_t value : parse_integers(list, knob.name, 0, 1 << 20)) values.push_back(static_cast<int>(value));
-  } else {
-    for (const std::string& word : split(list, ',')) values.push_back(parse_knob(knob, word));
-    if (values.empty()) throw request_error(fmt::format("{}: the list is empty", knob.name));
-  }
-  return values;
+  if (knob.words.empty()) return mapped<int>(parse_integers(list, knob.name, 0, 1 << 20), std::identity());
+  const std::vector<std::string> words = split(list, ',');
+  if (words.empty()) throw request_error(fmt::format("{}: the list is empty", knob.name));
+  return mapped(words, [&](const std::string& word) { return parse_knob(knob, word); });
 }
 
 Error knob_missing(const SearchSpace& space, const std::string& name, const Catalog& catalog) {

@@ -65,9 +65,7 @@ std::vector<double> normals(int64_t experts, uint64_t seed) {
 // exp(skew * value), scaled so that the largest is 1: no overflow at any skew.
 std::vector<double> exponentials(const std::vector<double>& values, double skew) {
   const double top = *std::max_element(values.begin(), values.end());
-  std::vector<double> result;
-  for (const double value : values) result.push_back(portable_exp(skew * (value - top)));
-  return result;
+  return mapped(values, [&](double value) { return portable_exp(skew * (value - top)); });
 }
 
 // Logarithm of a gamma variate of any shape > 0 (Marsaglia and Tsang, 2000). Below 1: Gamma(a) = Gamma(a + 1) U^(1/a),
@@ -161,8 +159,7 @@ std::vector<int32_t> single(int64_t tokens, int64_t experts, int64_t top_k) {
 
 std::vector<int32_t> apportion(const std::vector<double>& weights, int64_t total, int64_t cap) {
   const std::vector<double> shares = capped_shares(weights, static_cast<double>(total), static_cast<double>(cap));
-  std::vector<int32_t> rows;
-  for (const double share : shares) rows.push_back(static_cast<int32_t>(share));
+  std::vector<int32_t> rows(shares.begin(), shares.end());
   int64_t left = total - std::accumulate(rows.begin(), rows.end(), int64_t{0});
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t{0});

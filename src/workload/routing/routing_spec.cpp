@@ -115,8 +115,6 @@ RoutingSpec parse_routing(std::string_view text) {
   if (text == "trace") return parse_trace(kTrace);
   const std::vector<std::string> words = split(text, ':');
   if (words.empty()) throw request_error("the routing is empty", "such as uniform, zipf:1 or trace:FILE");
-  std::vector<std::string> names;
-  for (const RoutingKind& kind : routing_kinds()) names.push_back(kind.name);
   for (const Kind& kind : kinds()) {
     if (kind.name != words[0]) continue;
     if (words.size() - 1 > kind.parameters.size())
@@ -127,7 +125,7 @@ RoutingSpec parse_routing(std::string_view text) {
                                                      : kind.parameters[i].otherwise);
     return spec;
   }
-  throw unknown_word("routing", words[0], names);
+  throw unknown_word("routing", words[0], mapped(routing_kinds(), &RoutingKind::name));
 }
 
 std::string text(const RoutingSpec& spec) {

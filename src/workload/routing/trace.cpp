@@ -82,12 +82,9 @@ fs::path trace_file(const RoutingSpec& spec) {
 }
 
 const TraceLayer& find_layer(const Trace& trace, const std::string& name, const fs::path& path) {
-  std::vector<std::string> names;
-  for (const TraceLayer& layer : trace.layers) {
-    if (layer.name == name) return layer;
-    names.push_back(layer.name);
-  }
-  const Error unknown = unknown_word("layer", name, names);
+  const auto found = std::ranges::find(trace.layers, name, &TraceLayer::name);
+  if (found != trace.layers.end()) return *found;
+  const Error unknown = unknown_word("layer", name, mapped(trace.layers, &TraceLayer::name));
   throw request_error(fmt::format("{}: {}", path.string(), unknown.what()), unknown.hint());
 }
 
@@ -107,10 +104,9 @@ Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t expert
 
 std::vector<RoutingSpec> expand(const RoutingSpec& spec, int64_t experts, int64_t top_k) {
   if (spec.name != "trace" || !spec.layer.empty()) return {spec};
-  std::vector<RoutingSpec> specs;
-  for (const TraceLayer& layer : trace_of(spec, experts, top_k).layers)
-    specs.push_back({spec.name, {}, spec.file, layer.name, spec.folder});
-  return specs;
+  return mapped(trace_of(spec, experts, top_k).layers, [&](const TraceLayer& layer) -> RoutingSpec {
+    return {spec.name, {}, spec.file, layer.name, spec.folder};
+  });
 }
 
 int64_t recorded_tokens(const RoutingSpec& spec, int64_t experts, int64_t top_k) {

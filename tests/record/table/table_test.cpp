@@ -172,14 +172,15 @@ INSTANTIATE_TEST_SUITE_P(
                "t.json: entries[0].figures.active_experts: 1 contradicts m_sizes: expected 4"},
         Damage{"/entries/0/figures/max_over_mean", "3",
                "t.json: entries[0].figures.max_over_mean: 3 contradicts m_sizes: expected 1.25"},
-        Damage{"/entries/0/id", "\"custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32\"",
-               "t.json: entries[0].id: 'custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32' contradicts the cell, which is "
-               "custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32"},
+        Damage{
+            "/entries/0/id", "\"custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32\"",
+            "t.json: entries[0].id: \"custom/up/fwd/bf16/t17/uniform/e4/top2/n64/k32\" contradicts the cell: expected "
+            "\"custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32\""},
         Damage{"/entries/0/derived/tflops", "1",
-               "t.json: entries[0].derived.tflops: 1 contradicts flops and the median: expected 0.010617"},
+               "t.json: entries[0].derived.tflops: 1 contradicts the times, ratios, flops and bytes: expected 0.01062"},
         Damage{"/entries/0/derived/speedup/default", "31.48",
-               "t.json: entries[0].derived.speedup.default: 31.48 contradicts the ratio to default: expected "
-               "1.25"},
+               "t.json: entries[0].derived.speedup.default: 31.48 contradicts the times, ratios, flops and bytes: "
+               "expected 1.25"},
         Damage{"/entries/0/rivals/1/measurement",
                R"({"median_us": 54, "low_us": 53, "high_us": 55, "samples": 11, "launches": 220, "clock_mhz": 0})",
                "t.json: entries[0].rivals[1].ratio: 0.5 contradicts the times 12.3457 and 54 us: expected "
