@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <set>
 
 #include "base/error.h"
 #include "base/text/units.h"
 #include "cli/text/output.h"
+#include "record/fields.h"
 #include "workload/model.h"
 
 namespace moetune {
@@ -18,96 +18,78 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// An option that is given, the words that it stands for, and those that a cell has there, of which any may be wanted.
-// The first of these is shown to people.
+// An option that is given, and the words that it stands for, of which a cell may have any.
 struct Criterion {
-  std::string given;  // "--tokens 12"
+  std::string option;  // as cell_options spells it, or "suite"
+  std::string given;   // "--tokens 12"
   std::set<std::string> wanted;
-  std::function<Words(const Cell&)> words;
-
-  bool holds(const Cell& cell) const {
-    return std::ranges::any_of(words(cell), [&](const std::string& word) { return wanted.contains(word); });
-  }
 };
-using Criteria = std::vector<Criterion>;
 
-// Sizes as the options give them: before tp divides the side that comes from the intermediate width.
-bool is_up(const Cell& cell) { return cell.shape.layer.projection == Projection::up; }
-int64_t whole_n(const Cell& cell) { return cell.shape.layer.n * (is_up(cell) ? cell.shape.layer.tp : 1); }
-int64_t whole_k(const Cell& cell) { return cell.shape.layer.k * (is_up(cell) ? 1 : cell.shape.layer.tp); }
-int64_t hidden(const Cell& cell) { return is_up(cell) ? whole_k(cell) : whole_n(cell); }
-int64_t width(const Cell& cell) { return is_up(cell) ? whole_n(cell) : whole_k(cell); }
-
-// A gated model's up projection has two columns for each of its intermediate width.
-Words intermediate_words(const Cell& cell) {
-  const int64_t all = width(cell);
-  if (!is_up(cell) || all % 2 != 0) return {std::to_string(all)};
-  return {fmt::format("{} or half of it", all), std::to_string(all), std::to_string(all / 2)};
+// What a cell has there; the first is shown to people. Sizes are as the options give them: before tp divides the side
+// that comes from the intermediate width.
+Words words_of(const Cell& cell, std::string_view option) {
+  const Layer& layer = cell.shape.layer;
+  const bool up = layer.projection == Projection::up;
+  const std::string n = std::to_string(layer.n * (up ? layer.tp : 1)),
+                    k = std::to_string(layer.k * (up ? 1 : layer.tp));
+  if (option == "suite") return {id(cell)};
+  if (option == "n") return {n};
+  if (option == "k") return {k};
+  if (option == "hidden") return {up ? k : n};
+  if (option == "intermediate") {  // of a gated model, up has two columns for each of its width
+    if (!up || layer.n * layer.tp % 2 != 0) return {up ? n : k};
+    return {n + " or half of it", n, std::to_string(layer.n * layer.tp / 2)};
+  }
+  if (option == "routing") {  // a recording without a layer stands for all of them
+    RoutingSpec all = cell.routing;
+    if (all.name == "trace") all.layer.clear();
+    return {text(cell.routing), text(all)};
+  }
+  Fields fields;
+  add_cell(fields, cell);
+  const std::string& word = std::ranges::find(fields, option, &Fields::value_type::first)->second;
+  return word == "true" || word == "false" ? Words{text(cell.shape.fusion), word} : Words{word};
 }
 
-// A recording without a layer stands for all of them.
-Words routing_words_of(const Cell& cell) {
-  RoutingSpec all = cell.routing;
-  if (all.name == "trace") all.layer.clear();
-  return {text(cell.routing), text(all)};
+bool holds(const Criterion& criterion, const Cell& cell) {
+  return std::ranges::any_of(words_of(cell, criterion.option),
+                             [&](const std::string& word) { return criterion.wanted.contains(word); });
 }
 
-Criteria criteria_of(const TunedTable& table, const CellOptions& options) {
-  Criteria criteria;
-  // The words of a list, each as `parsed` makes text of it, against `of` the cell.
-  const auto add = [&](std::string_view option, const Words& given, auto parsed, auto of) {
-    if (given.empty()) return;
-    const Words words = list_words(given, option);
-    criteria.push_back({fmt::format("{} {}", option, fmt::join(words, ",")), {}, of});
-    for (const std::string& word : words) criteria.back().wanted.emplace(parsed(word));
-  };
-  const auto add_numbers = [&](std::string_view option, const std::string& given, auto of) {
-    if (given.empty()) return;
-    criteria.push_back({fmt::format("{} {}", option, given), {}, [of](const Cell& cell) -> Words {
-                          return {std::to_string(of(cell))};
-                        }});
-    for (const int64_t value : parse_integers(given, option, 0, std::numeric_limits<int64_t>::max()))
-      criteria.back().wanted.insert(std::to_string(value));
-  };
-  const auto named = [](auto member) {  // of a layer, by the name of its value
-    return [member](const Cell& cell) -> Words { return {std::string(name(cell.shape.layer.*member))}; };
-  };
-  const auto size = [](auto member) { return [member](const Cell& cell) { return cell.shape.layer.*member; }; };
+// A word as cells have it. A model's may be a name that the table has, or one that stands for a model.
+std::string cell_word(std::string_view option, const std::string& word, const TunedTable& table) {
+  if (option == "projection") return std::string(name(parse_projection(word)));
+  if (option == "op") return std::string(name(parse_op(word)));
+  if (option == "dtype") return std::string(name(parse_dtype(word)));
+  if (option == "routing") return text(parse_routing(word));
+  const auto has = [&](const Entry& entry) { return entry.cell.shape.layer.model == word; };
+  return std::ranges::any_of(table.entries, has) ? word : find_model(word).name;
+}
+
+std::vector<Criterion> criteria_of(const TunedTable& table, const CellOptions& options) {
+  std::vector<Criterion> criteria;
   if (!options.suite.empty()) {
     CellOptions suite;
     suite.suite = options.suite, suite.seed = options.seed;
-    criteria.push_back({"--suite " + options.suite, {}, [](const Cell& cell) -> Words { return {id(cell)}; }});
-    for (const Cell& cell : make_cells(suite)) criteria.back().wanted.insert(id(cell));
+    const std::vector<std::string> ids = mapped(make_cells(suite), id);
+    criteria.push_back({"suite", "--suite " + options.suite, {ids.begin(), ids.end()}});
   }
-  const auto model = [&](const std::string& word) {  // a name that the table has, or one that stands for a model
-    const auto has = [&](const Entry& entry) { return entry.cell.shape.layer.model == word; };
-    return std::ranges::any_of(table.entries, has) ? word : find_model(word).name;
-  };
-  add("--model", options.models, model, [](const Cell& cell) -> Words { return {cell.shape.layer.model}; });
-  const auto projection = [](const std::string& word) { return name(parse_projection(word)); };
-  add("--projection", options.projections, projection, named(&Layer::projection));
-  const auto op = [](const std::string& word) { return name(parse_op(word)); };
-  add("--op", options.ops, op, [](const Cell& cell) -> Words { return {std::string(name(cell.shape.op))}; });
-  const auto dtype = [](const std::string& word) { return name(parse_dtype(word)); };
-  add("--dtype", options.dtypes, dtype, named(&Layer::dtype));
-  add_numbers("--tokens", fmt::format("{}", fmt::join(options.tokens, ",")), std::mem_fn(&Cell::tokens));
-  const auto routing = [](const std::string& word) { return text(parse_routing(word)); };
-  add("--routing", options.routings, routing, routing_words_of);
-  add_numbers("--experts", options.experts, size(&Layer::experts));
-  add_numbers("--top-k", options.top_k, size(&Layer::top_k));
-  add_numbers("--n", options.n, whole_n);
-  add_numbers("--k", options.k, whole_k);
-  add_numbers("--hidden", options.hidden, hidden);
-  add_numbers("--intermediate", options.intermediate, width);
-  if (!options.intermediate.empty()) criteria.back().words = intermediate_words;
-  add_numbers("--tp", options.tp, size(&Layer::tp));
-  add_numbers("--ep", options.ep, size(&Layer::ep));
-  add_numbers("--seed", options.seed, std::mem_fn(&Cell::seed));
-  for (const CellOption& one : cell_options())
-    if (one.flag && options.fusion.*one.flag)
-      criteria.push_back({typed_name(one), {"yes"}, [flag = one.flag](const Cell& cell) -> Words {
-                            return {text(cell.shape.fusion), cell.shape.fusion.*flag ? "yes" : "no"};
-                          }});
+  for (const CellOption& one : cell_options()) {
+    Criterion criterion{one.name, typed_name(one), {}};
+    if (one.flag && options.fusion.*one.flag) criterion.wanted = {"true"};
+    Words given = one.list ? options.*one.list : Words();
+    if (one.value && !(options.*one.value).empty()) given = {options.*one.value};
+    const bool named = one.list && &(options.*one.list) != &options.tokens;
+    if (named) given = list_words(given, typed_name(one));
+    const std::string all = fmt::format("{}", fmt::join(given, ","));
+    if (!given.empty()) criterion.given += " " + all;
+    if (named)
+      for (const std::string& word : given) criterion.wanted.insert(cell_word(one.name, word, table));
+    else if (!given.empty())
+      for (const int64_t value : parse_integers(all, typed_name(one), 0, std::numeric_limits<int64_t>::max()))
+        criterion.wanted.insert(std::to_string(value));
+    if (!criterion.wanted.empty()) criteria.push_back(std::move(criterion));
+  }
   return criteria;
 }
 
@@ -116,7 +98,8 @@ std::string values_text(const TunedTable& table, const Criterion& criterion) {
   constexpr size_t kMost = 8;
   std::vector<std::string> values;
   for (const Entry& entry : table.entries)
-    if (std::string value = criterion.words(entry.cell).front(); std::ranges::find(values, value) == values.end())
+    if (std::string value = words_of(entry.cell, criterion.option).front();
+        std::ranges::find(values, value) == values.end())
       values.push_back(std::move(value));
   const size_t more = values.size() > kMost ? values.size() - kMost : 0;
   values.resize(values.size() - more);
@@ -124,11 +107,11 @@ std::string values_text(const TunedTable& table, const Criterion& criterion) {
 }
 
 // The options that no cell has by themselves, with what the cells have; else all of them, which no cell has together.
-Error nothing_left(const TunedTable& table, const std::string& file, const Criteria& criteria) {
+Error nothing_left(const TunedTable& table, const std::string& file, const std::vector<Criterion>& criteria) {
   std::vector<std::string> alone, all;
   for (const Criterion& criterion : criteria) {
     all.push_back(criterion.given);
-    if (std::ranges::none_of(table.entries, [&](const Entry& entry) { return criterion.holds(entry.cell); }))
+    if (std::ranges::none_of(table.entries, [&](const Entry& entry) { return holds(criterion, entry.cell); }))
       alone.push_back(fmt::format("{} (the table has {})", criterion.given, values_text(table, criterion)));
   }
   return Error(Exit::no,
@@ -141,10 +124,10 @@ Error nothing_left(const TunedTable& table, const std::string& file, const Crite
 
 void pick_entries(TunedTable& table, const std::string& file, const CellOptions& options) {
   if (table.entries.empty()) throw request_error(fmt::format("{}: the table has no entries", file));
-  const Criteria criteria = criteria_of(table, options);
+  const std::vector<Criterion> criteria = criteria_of(table, options);
   std::vector<Entry> picked;
   for (const Entry& entry : table.entries)
-    if (std::ranges::all_of(criteria, [&](const Criterion& criterion) { return criterion.holds(entry.cell); }))
+    if (std::ranges::all_of(criteria, [&](const Criterion& criterion) { return holds(criterion, entry.cell); }))
       picked.push_back(entry);
   if (picked.empty()) throw nothing_left(table, file, criteria);
   table.entries = std::move(picked);
