@@ -8,7 +8,6 @@
 
 #include "cli/commands/command.h"
 #include "cli/signals.h"
-#include "cli/text/complete.h"
 
 namespace moetune {
 namespace {

@@ -63,4 +63,9 @@ Command replay_command();
 Command completions_command();
 Command worker_command();
 
+/// The completions of the last of `words`, which are those behind the program's name: a line each, a tab and a few
+/// words of help behind some. Values of lists complete after each comma. Files and folders are named where an option or
+/// an argument takes them. `commands` is what CommandLine::declared returns.
+std::string completions(const std::vector<DeclaredCommand>& commands, const std::vector<std::string>& words);
+
 }  // namespace moetune
