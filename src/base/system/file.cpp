@@ -38,14 +38,8 @@ Error cannot_write(const fs::path& path) {
   return machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
 }
 
-// Writes everything or throws; EINTR and short writes are not errors.
 void write_all(int fd, std::string_view text, const fs::path& path) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) throw cannot_write(path);
-    text.remove_prefix(static_cast<size_t>(written));
-  }
+  if (moetune::write_all(fd, text) != 0) throw cannot_write(path);
 }
 
 // A device, a pipe or a socket is written to directly, never replaced by a rename.
@@ -139,6 +133,16 @@ bool write_new(const fs::path& name, std::string_view text) {
 }
 
 }  // namespace
+
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return errno;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
 
 std::string read_text(const fs::path& path, int64_t limit) {
   if (is_special(path) && !path.string().starts_with("/dev/") && !path.string().starts_with("/proc/"))

@@ -12,6 +12,9 @@ namespace moetune {
 /// `limit` bytes, or a pipe, which could block for ever; pipes that a shell has opened are read (/dev/stdin, /dev/fd).
 std::string read_text(const std::filesystem::path& path, int64_t limit = int64_t{256} << 20);
 
+/// Writes everything; EINTR and short writes are not errors. 0, or the error that stopped it.
+int write_all(int fd, std::string_view text);
+
 /// Writes to a temporary in the same folder, syncs and renames: a reader sees the old file or the new one. Behind a
 /// symbolic link, the file that it names is replaced; a device or a pipe is written to directly.
 /// Throws Exit::machine with the reason (disk full, no permission); then the old file is unchanged.

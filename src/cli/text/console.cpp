@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/system/file.h"
 #include "base/text/grid.h"
 #include "base/text/text.h"
 
@@ -26,17 +27,6 @@ int columns_of(int fd) {
   if (asked > 0) return asked;
   struct winsize size {};
   return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-// 0, or the error that stopped it.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return errno;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return 0;
 }
 
 bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
