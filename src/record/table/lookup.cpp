@@ -12,18 +12,10 @@
 namespace moetune {
 namespace {
 
-double log_distance(int64_t a, int64_t b) {
-  return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
-}
+double log_distance(int64_t a, int64_t b) { return doublings(static_cast<double>(a), static_cast<double>(b)); }
 
 bool is_exact(const Entry& entry, const Cell& cell) {
   return entry.cell.tokens == cell.tokens && entry.cell.routing == cell.routing;
-}
-
-// 0 where either has no rows.
-double skew_distance(const RoutingFigures& a, const RoutingFigures& b) {
-  if (a.max_over_mean <= 0 || b.max_over_mean <= 0) return 0;
-  return std::abs(std::log2(a.max_over_mean / b.max_over_mean));
 }
 
 // An entry that may answer, and its distance. The figures of the asked cell are computed once, and only where no entry
@@ -36,7 +28,8 @@ struct Candidacy {
 Candidacy candidacy(const Entry& entry, const Cell& cell, std::optional<RoutingFigures>& asked) {
   if (is_exact(entry, cell)) return {&entry, {}};
   if (!asked) asked = figures(make_problem(cell).routing);
-  return {&entry, {log_distance(entry.cell.tokens, cell.tokens), skew_distance(entry.figures, *asked)}};
+  return {&entry,
+          {log_distance(entry.cell.tokens, cell.tokens), doublings(entry.figures.max_over_mean, asked->max_over_mean)}};
 }
 
 // Smaller is better. Distances are rounded to millionths, so that rounding errors don't decide.
@@ -131,13 +124,14 @@ std::string explain(const RobustChoice& choice, const Candidacy& nearest) {
 }
 
 std::vector<const Entry*> entries_of(const std::vector<const Entry*>& entries, const RobustChoice& choice) {
-  std::vector<const Entry*> found;
-  for (const Entry* entry : entries)
-    if (std::ranges::find(choice.cells, entry->cell) != choice.cells.end()) found.push_back(entry);
+  std::vector<const Entry*> found = entries;
+  std::erase_if(found, [&](const Entry* e) { return std::ranges::find(choice.cells, e->cell) == choice.cells.end(); });
   return found;
 }
 
 }  // namespace
+
+double doublings(double a, double b) { return a > 0 && b > 0 ? std::abs(std::log2(a / b)) : 0; }
 
 std::vector<std::string> shape_differences(const Shape& asked, const Shape& found) {
   std::vector<std::string> result;

@@ -142,6 +142,8 @@ struct Distance {
   double tokens = 0, skew = 0;
   double total() const { return std::hypot(tokens, skew); }
 };
+/// |log2(a / b)|; 0 where either is not above 0.
+double doublings(double a, double b);
 /// "1.42 (tokens 1.00, skew 1.01)".
 std::string text(const Distance& distance);
 

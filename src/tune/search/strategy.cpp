@@ -63,8 +63,6 @@ constexpr size_t kMostStarts = 12;
 constexpr double kNearRows = 0.6;   // doublings
 constexpr double kOtherFusion = 1;  // doublings that another fusion or dtype counts as
 
-double doublings(double a, double b) { return a > 0 && b > 0 ? std::abs(std::log2(a / b)) : 0; }
-
 double mean_rows(const RoutingFigures& figures) {
   return static_cast<double>(figures.rows) / static_cast<double>(std::max<int64_t>(figures.active_experts, 1));
 }
