@@ -77,9 +77,7 @@ class Schemas {
   }
 
   std::vector<const Node*> list(const Json& schemas, const std::string& file) {
-    std::vector<const Node*> nodes;
-    for (const Json& schema : schemas) nodes.push_back(&compile(schema, file));
-    return nodes;
+    return mapped(schemas, [&](const Json& schema) -> const Node* { return &compile(schema, file); });
   }
 
   const Node& compile(const Json& schema, const std::string& file) {

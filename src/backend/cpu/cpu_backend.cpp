@@ -80,12 +80,10 @@ class CpuBackend : public Backend {
   std::vector<std::string> baselines() const override { return {std::string(kLoop)}; }
 
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
-    std::vector<CompileResult> results;
-    for (const Candidate& candidate : candidates) {
+    return mapped(candidates, [&](const Candidate& candidate) -> CompileResult {
       const auto reason = cannot_run(candidate, shape, device_);
-      results.push_back({.status = reason ? Status::compile_error : Status::ok, .reason = reason.value_or("")});
-    }
-    return results;
+      return {.status = reason ? Status::compile_error : Status::ok, .reason = reason.value_or("")};
+    });
   }
 
   void load(const Problem& problem) override {

@@ -31,9 +31,7 @@ class ArchBackend final : public Backend {
 
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
     return compile_candidates(shape, candidates, device_, [&](const std::vector<std::string>& units) {
-      std::vector<CompileResult> results;
-      for (const CompiledUnit& compiled : compile_units(units, compiler_)) results.push_back(compiled.result);
-      return results;
+      return mapped(compile_units(units, compiler_), &CompiledUnit::result);
     });
   }
 

@@ -179,8 +179,7 @@ std::vector<CompileResult> KeptUnits::compile(const std::vector<std::string>& un
     units_[missing[i]] = std::move(compiled[i]);
     oldest_first_.push_back(missing[i]);
   }
-  std::vector<CompileResult> results;
-  for (const std::string& unit : units) results.push_back(units_.at(unit).result);
+  std::vector<CompileResult> results = mapped(units, [&](const auto& unit) { return units_.at(unit).result; });
   for (; units_.size() > std::max(most_, missing.size()); oldest_first_.pop_front())
     units_.erase(oldest_first_.front());
   return results;
