@@ -92,15 +92,6 @@ void read_document(const Json& json, const Catalog& catalog, Judged& judged) {
   require_files_beside(kind->name, at, judged.file);
 }
 
-// The lines of a journal that its reader took; what follows the last line's end was cut off.
-void read_lines(const std::string& text, const std::string& file) {
-  size_t begin = 0, number = 1;
-  for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
-    const std::string where = fmt::format("{}:{}", file, number);
-    require_valid(JsonAt(parse_json(std::string_view(text).substr(begin, end - begin), where), where), "journal");
-  }
-}
-
 void read_text_of(const std::string& text, const Catalog& catalog, Judged& judged) {
   const std::string extension = fs::path(judged.file).extension().string();
   if (extension == ".csv" || extension == ".npy") {
@@ -109,7 +100,7 @@ void read_text_of(const std::string& text, const Catalog& catalog, Judged& judge
   } else if (is_journal(judged.file)) {
     judged.kind = "journal", judged.version = 1;
     read_journal(judged.file, catalog);
-    read_lines(text, judged.file);
+    each_line(judged.file, [](const JsonAt& json, const std::string&) { require_valid(json, "journal"); });
   } else if (const std::optional<Json> config = config_of(text, judged.file)) {
     judged.kind = "model";
     model_from_hf_config(JsonAt(*config, judged.file), "config");

@@ -1,6 +1,7 @@
 // The record of a tuning run as it happens: JSON lines on disk before and after each launch.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -62,6 +63,10 @@ struct JournalContents {
   std::set<std::string> searched = {};               // cells whose strategy had come to its end
   std::map<std::string, Entry> decided = {};         // what the last final of a cell found; older journals lack it
 };
+
+/// visit(json, line) for each line of a journal but a last one that was cut off. Errors as of read_journal.
+void each_line(const std::filesystem::path& path,
+               const std::function<void(const JsonAt& json, const std::string& line)>& visit);
 
 /// Reads a journal without a last line that was cut off. Anything else malformed is an Exit::request error that names
 /// the line.

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 
 #include "base/error.h"
@@ -22,16 +21,12 @@ struct Records {
 
 Records read_records(const fs::path& path) {
   Records records;
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
-  std::getline(file, line);  // the header
-  while (std::getline(file, line)) {
-    if (file.eof()) break;  // cut off while it was written
-    const Json json = parse_json(line, path.string());
-    const std::string cell = json.value("cell", "");
+  each_line(path, [&](const JsonAt& json, const std::string& line) {
+    if (json.has("cells")) return;  // the header
+    const std::string cell = json.value().value("cell", "");
     records.by_cell[cell] += line + "\n";
-    records.lines.emplace_back(cell, std::move(line));
-  }
+    records.lines.emplace_back(cell, line);
+  });
   return records;
 }
 

@@ -18,49 +18,16 @@ namespace {
 constexpr uintmax_t kMaxBytes = uintmax_t{4} << 30;
 constexpr std::string_view kAfresh = "start afresh without --resume";
 
-// Whole lines of a file; a last line without a newline was cut off while it was written and is left out.
-class Lines {
- public:
-  explicit Lines(const fs::path& path) : path_(path) {
-    std::error_code ignored;
-    if (!fs::exists(path, ignored))
-      throw request_error(fmt::format("{}: there is no such journal", path.string()), std::string(kAfresh));
-    if (!fs::is_regular_file(path, ignored))
-      throw request_error(fmt::format("{}: a journal must be a regular file", path.string()));
-    if (fs::file_size(path, ignored) > kMaxBytes)
-      throw request_error(fmt::format("{}: far too long for a journal", path.string()));
-    file_.open(path, std::ios::binary);
-    if (!file_) throw request_error(fmt::format("{}: cannot be read", path.string()));
-  }
-
-  std::optional<std::string> next() {
-    std::string line;
-    if (!std::getline(file_, line) || file_.eof()) {
-      if (file_.bad()) throw request_error(fmt::format("{}: cannot be read", path_.string()));
-      return std::nullopt;
-    }
-    ++number_;
-    return line;
-  }
-
-  std::string place() const { return fmt::format("{}:{}", path_.string(), number_); }
-
- private:
-  fs::path path_;
-  std::ifstream file_;
-  int64_t number_ = 0;
-};
-
-Json parse_line(const std::string& line, const Lines& lines) {
+Json parse_line(const std::string& line, const std::string& place) {
   if (line.find_first_not_of(" \t\r") == std::string::npos)
-    throw request_error(fmt::format("{}: the line is empty", lines.place()));
+    throw request_error(fmt::format("{}: the line is empty", place));
   try {
-    return parse_json(line, lines.place());
+    return parse_json(line, place);
   } catch (const Error& error) {
     // The parser counts lines too; in JSON lines its count is always 1.
     std::string what = error.what();
-    const std::string doubled = lines.place() + ":1:";
-    if (what.starts_with(doubled)) what.replace(0, doubled.size(), lines.place() + ":");
+    const std::string doubled = place + ":1:";
+    if (what.starts_with(doubled)) what.replace(0, doubled.size(), place + ":");
     throw request_error(what, error.hint());
   }
 }
@@ -105,13 +72,8 @@ std::set<std::string> ids(const JournalHeader& header) {
 
 void require_that_device(const DeviceInfo& before, const DeviceInfo& now) {
   // Measured figures (memory, peaks) may differ a little from run to run.
-  if (before.kind == now.kind && before.name == now.name && before.id == now.id &&
-      before.compute_capability == now.compute_capability && before.processors == now.processors)
-    return;
-  const auto told = [](const DeviceInfo& device) {
-    return fmt::format("{} ({}, {} {})", device.name, device.id, device.processors,
-                       device.kind == DeviceKind::cuda ? "SMs" : "threads");
-  };
+  if (same_model(before, now) && before.id == now.id) return;
+  const auto told = [](const DeviceInfo& device) { return fmt::format("{} ({})", model_text(device), device.id); };
   throw machine_error(fmt::format("the journal is of {}, this is {}", told(before), told(now)),
                       fmt::format("go on with that device (see --device), or {}", kAfresh));
 }
@@ -146,21 +108,36 @@ void require_same_cells(const JournalHeader& before, const JournalHeader& now) {
 
 }  // namespace
 
+void each_line(const fs::path& path, const std::function<void(const JsonAt& json, const std::string& line)>& visit) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored))
+    throw request_error(fmt::format("{}: there is no such journal", path.string()), std::string(kAfresh));
+  if (!fs::is_regular_file(path, ignored))
+    throw request_error(fmt::format("{}: a journal must be a regular file", path.string()));
+  if (fs::file_size(path, ignored) > kMaxBytes)
+    throw request_error(fmt::format("{}: far too long for a journal", path.string()));
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+    const std::string place = fmt::format("{}:{}", path.string(), number);
+    const Json json = parse_line(line, place);
+    visit(JsonAt(json, place), line);
+  }
+  if (!file.is_open() || file.bad()) throw request_error(fmt::format("{}: cannot be read", path.string()));
+}
+
 JournalContents read_journal(const fs::path& path, const Catalog& catalog) {
-  Lines lines(path);
-  JournalContents contents;
-  const auto first = lines.next();
-  if (!first)
+  std::optional<JournalContents> contents;
+  std::set<std::string> cells;
+  each_line(path, [&](const JsonAt& json, const std::string&) {
+    if (contents) return read_record(json, cells, catalog, *contents);
+    contents.emplace().header = journal_header_from_json(json);
+    cells = ids(contents->header);
+  });
+  if (!contents)
     throw request_error(fmt::format("{}: the journal is cut off in its header, nothing was measured", path.string()),
                         std::string(kAfresh));
-  const Json header = parse_line(*first, lines);
-  contents.header = journal_header_from_json(JsonAt(header, lines.place()));
-  const std::set<std::string> cells = ids(contents.header);
-  while (const auto line = lines.next()) {
-    const Json record = parse_line(*line, lines);
-    read_record(JsonAt(record, lines.place()), cells, catalog, contents);
-  }
-  return contents;
+  return *std::move(contents);
 }
 
 void require_resumable(const JournalHeader& before, const JournalHeader& now) {

@@ -42,10 +42,10 @@ TEST(Resume, WhatDiffersIsNamedWithTheWayOut) {
   const std::string gone = "the journal is of other cells: 1 of its 2 cells are not asked for now ";
   const Difference differences[] = {
       {[](JournalHeader& now) { now.device.id = "GPU-9999"; }, Exit::machine,
-       "the journal is of NVIDIA H200 (GPU-1234, 132 SMs), this is NVIDIA H200 (GPU-9999, 132 SMs)",
+       "the journal is of NVIDIA H200 with 132 SMs (GPU-1234), this is NVIDIA H200 with 132 SMs (GPU-9999)",
        "go on with that device (see --device), or start afresh without --resume"},
       {[](JournalHeader& now) { now.device = {.kind = DeviceKind::cpu, .name = "EPYC", .id = "cpu", .processors = 2}; },
-       Exit::machine, "the journal is of NVIDIA H200 (GPU-1234, 132 SMs), this is EPYC (cpu, 2 threads)",
+       Exit::machine, "the journal is of NVIDIA H200 with 132 SMs (GPU-1234), this is EPYC with 2 threads (cpu)",
        "go on with that device (see --device), or start afresh without --resume"},
       {[](JournalHeader& now) { now.environment["identity"]["kernels"] = "beef"; }, Exit::machine,
        "times of the journal don't compare: kernels was \"f00d\" and is \"beef\"",
