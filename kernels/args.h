@@ -64,6 +64,16 @@ struct Args {
   void* const* y_of = nullptr;        // [experts]
   TensorMap* maps = nullptr;          // [blocks][map_turns][2] room for maps that blocks write
   long long m = 0;                    // rows of each expert's result, where k is ragged
+  // Scales of fp8 operands, and the distances between them in floats: from a row of X in memory to the next, from an
+  // expert to the next, from 128 rows of W (from one, where scales are of rows) to the next, and along k from 128
+  // columns to the next. A distance of 0 repeats a scale.
+  const float* x_scales = nullptr;
+  const float* w_scales = nullptr;
+  long long x_scale_row = 0, x_scale_step = 0;
+  long long w_scale_expert = 0, w_scale_row = 0, w_scale_step = 0;
 };
+
+// Rows of W and columns along k that one scale of a block covers; of X it covers one row.
+constexpr int kScaleBlock = 128;
 
 }  // namespace moetune

@@ -9,6 +9,7 @@ struct Comparison {
   unsigned long long mismatches;  // not bit-identical to the rounded reference
   unsigned long long first;       // smallest row * n + column, expert order, of a mismatch
   double error;                   // sum of squares of result - reference; NaN results add infinity
+  double rounding;                // the same of the rounded reference
   unsigned max_ulps_bits;         // float bits of the largest error in ulps
   unsigned padding;
 };
@@ -37,7 +38,7 @@ __device__ __forceinline__ void compare(const Element* d, const float* reference
                                         long long rows, long long n, const float* rms, long long rms_rows,
                                         int precision, Comparison* out) {
   unsigned long long mismatches = 0, first = ~0ull;
-  double error = 0;
+  double error = 0, rounding = 0;
   float max_ulps = 0;
   for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
     const Element* const target = d + (to ? to[row] : row) * n;
@@ -57,6 +58,7 @@ __device__ __forceinline__ void compare(const Element* d, const float* reference
         const float truth = exact * weight;
         const float difference = is_nan(got) ? __int_as_float(0x7f800000) : fabsf(got - truth);
         error += static_cast<double>(difference) * difference;
+        rounding += static_cast<double>(want - truth) * (want - truth);
         // ilogb of a normal number: its exponent bits.
         const int exponent = static_cast<int>(__float_as_uint(fmaxf(fabsf(truth), floor)) >> 23) - 127;
         const float ulp = __int_as_float(max(1, exponent - precision + 1 + 127) << 23);
@@ -68,11 +70,13 @@ __device__ __forceinline__ void compare(const Element* d, const float* reference
     mismatches += __shfl_down_sync(~0u, mismatches, step);
     first = min(first, __shfl_down_sync(~0u, first, step));
     error += __shfl_down_sync(~0u, error, step);
+    rounding += __shfl_down_sync(~0u, rounding, step);
     max_ulps = fmaxf(max_ulps, __shfl_down_sync(~0u, max_ulps, step));
   }
   if (threadIdx.x % 32 == 0) {
     if (mismatches) atomicAdd(&out->mismatches, mismatches), atomicMin(&out->first, first);
-    if (rms) atomicAdd(&out->error, error), atomicMax(&out->max_ulps_bits, __float_as_uint(max_ulps));
+    if (rms) atomicAdd(&out->error, error), atomicAdd(&out->rounding, rounding);
+    if (rms) atomicMax(&out->max_ulps_bits, __float_as_uint(max_ulps));
   }
 }
 

@@ -2,18 +2,21 @@
 #pragma once
 #include "operand_type.cuh"
 #include "result_weight.cuh"
+#include "scales.cuh"
 
 namespace moetune {
 
-// A tile's products are added to the same sums from its first stage to its last. Other policies take the sums of each
-// stage: with `restarts` every stage begins with zeros, and after_stage() adds what the stage made to the tile's sums,
-// which begin with zeros, or with Y where the kernel adds to it. All threads of a warpgroup call it once the stage is
-// multiplied and before the loader may fill it again.
+// What happens to the sums between stages. They stay in the multiplier's registers from a tile's first stage to its
+// last, or the multiplier `restarts` with zeros every kScaleBlock columns along k, and what it made is added to the
+// tile's sums in fp32, `scaled` by the scales of that part.
 struct KeepSums {
-  static constexpr bool restarts = false;
-  template <int columns>
-  static __forceinline__ void after_stage(const auto& /*group*/, const auto& /*tile*/, int /*stage*/, int /*step*/,
-                                          auto& /*sums*/) {}
+  static constexpr bool restarts = false, scaled = false;
+};
+struct Promote {
+  static constexpr bool restarts = true, scaled = false;
+};
+struct PromoteScaled {
+  static constexpr bool restarts = true, scaled = true;
 };
 
 struct PlainConfig {

@@ -12,6 +12,9 @@ struct bf16 {
 struct fp16 {
   unsigned short bits;
 };
+struct fp8 {  // e4m3: four bits of exponent, three of fraction, no infinity
+  unsigned char bits;
+};
 
 __forceinline__ float to_float(fp32 x) { return x.value; }
 __forceinline__ float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
@@ -19,6 +22,13 @@ __forceinline__ float to_float(fp16 x) {
   float result;
   asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
   return result;
+}
+
+__forceinline__ float to_float(fp8 x) {
+  const unsigned sign = (x.bits & 0x80u) << 24, magnitude = x.bits & 0x7fu;
+  if (magnitude == 0x7f) return __uint_as_float(0x7fc00000u);
+  // Exponent and fraction move to their places in fp32; the product corrects the bias, of subnormals too.
+  return __uint_as_float(sign | magnitude << 20) * 1.329227995784916e+36f;  // 2^120
 }
 
 template <class Element>
@@ -40,6 +50,19 @@ __forceinline__ fp16 round_to<fp16>(float value) {
   fp16 result;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
   return result;
+}
+
+// To nearest even on the bits: cvt to e4m3 needs sm_89. Past the largest value, 448, it stays there.
+template <>
+__forceinline__ fp8 round_to<fp8>(float value) {
+  const unsigned bits = __float_as_uint(value), sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return {static_cast<unsigned char>(sign | 0x7fu)};
+  if (magnitude >= 0x43e00000u) return {static_cast<unsigned char>(sign | 0x7eu)};
+  // Below 2^-6 units are 2^-9: adding 2^14 leaves a value in them, rounded.
+  if (magnitude < 0x3c800000u)
+    return {static_cast<unsigned char>(sign | (__float_as_uint(__uint_as_float(magnitude) + 16384.0f) & 0xfu))};
+  const unsigned rounded = magnitude + 0x7ffffu + (magnitude >> 20 & 1u);
+  return {static_cast<unsigned char>(sign | (rounded - (120u << 23)) >> 20)};
 }
 
 template <class Element>

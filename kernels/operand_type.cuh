@@ -5,20 +5,20 @@
 namespace moetune {
 
 // An operand without scales. What other scales have:
-//   stage_bytes  in shared memory beside each stage that holds `rows` rows of the operand
-//   Loader       how wgmma's loader fills these: issue() by the one thread that issues tensor copies (what it copies
-//                arrives at the stage's full barrier, which expects stage_bytes more), copy() by all threads that copy
-//                rows with cp.async
-//   scaled       an element times its scale: row `row` of memory, column `column`
+//   at_end       whether they multiply the sums of a tile once, and not those of each stage
+//   stage_bytes  in shared memory beside each stage that holds `rows` rows and `columns` columns of the operand
+//   Loader       how `threads` threads of wgmma's producer fill these with cp.async: begin() with a tile, whose row r
+//                lies in memory row row_at(r), copy() with each of its stages, which begins at column `k`
+//   of           the scale of an element: row `row` of memory, column `column`
 struct NoScales {
-  static constexpr int stage_bytes(int) { return 0; }
-  template <class Block>
+  static constexpr bool at_end = false;
+  static constexpr int stage_bytes(int, int) { return 0; }
+  template <class Block, int threads>
   struct Loader {
-    __forceinline__ void begin(const Block&, const typename Block::Tile&) {}
-    __forceinline__ void issue(const Block&, const typename Block::Tile&, int /*stage*/, int /*k*/) const {}
-    __forceinline__ void copy(const Block&, const typename Block::Tile&, int /*stage*/, int /*k*/) const {}
+    __forceinline__ void begin(const auto&...) {}
+    __forceinline__ void copy(const auto&...) const {}
   };
-  static __forceinline__ float scaled(const auto&, float value, long long, long long) { return value; }
+  static __forceinline__ float of(const auto&, long long, long long) { return 1; }
 };
 
 // Elements in memory are those that the multiplier reads. Other transforms make these of a full stage, before the

@@ -4,8 +4,14 @@
 
 namespace moetune {
 
-// values: 0 integer, 1 random, 2 weights, 3 weights rounded up to quarters; the formulas stand at operand_value in
-// src/workload/problem.h.
+// values: 0 integer, 1 random, 2 weights, 3 weights rounded up to quarters, 4 scales for integers, 5 scales; the
+// formulas stand at operand_value and scale_value in src/workload.
+__device__ __forceinline__ float weight_or_scale(float weight, int values) {
+  if (values == 3) return ceilf(4 * weight) / 4;
+  if (values == 4) return weight <= 1.0f / 3 ? 0.5f : weight <= 2.0f / 3 ? 1.0f : 2.0f;
+  return values == 5 ? weight + 0.5f : weight;
+}
+
 template <class Element>
 __device__ __forceinline__ void fill(Element* out, unsigned long long count, unsigned long long base, int values) {
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x * 2;
@@ -14,8 +20,9 @@ __device__ __forceinline__ void fill(Element* out, unsigned long long count, uns
     const unsigned long long h = splitmix64(base + i / 2);
     for (int half = 0; half < 2 && i + half < count; ++half) {
       const unsigned bits = static_cast<unsigned>(half ? h >> 32 : h);
-      const float weight = values == 3 ? ceilf(4 * weight_value(bits)) / 4 : weight_value(bits);
-      out[i + half] = round_to<Element>(values == 0 ? integer_value(bits) : values == 1 ? random_value(bits) : weight);
+      out[i + half] = round_to<Element>(values == 0   ? integer_value(bits)
+                                        : values == 1 ? random_value(bits)
+                                                      : weight_or_scale(weight_value(bits), values));
     }
   }
 }
@@ -26,6 +33,31 @@ __device__ __forceinline__ void widen(float* out, const Element* in, unsigned lo
   for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += step)
     out[i] = to_float(in[i]);
+}
+
+// Puts the scales of row from[i], or i without `from`, at out[places[2 i] + column * places[2 i + 1]].
+__device__ __forceinline__ void place_scales(float* out, const float* scales, const long long* places, const int* from,
+                                             long long rows, long long columns, long long row_stride,
+                                             long long column_stride) {
+  for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
+    const float* const source = scales + (from ? from[row] : row) * row_stride;
+    for (long long j = threadIdx.x; j < columns; j += blockDim.x)
+      out[places[2 * row] + j * places[2 * row + 1]] = source[j * column_stride];
+  }
+}
+
+// Rows in[from[i]], or in[first + i] without `from`, times their scales. A scale covers row_block rows and column_block
+// columns.
+template <class Element>
+__device__ __forceinline__ void dequantise(float* out, const Element* in, const int* from, const float* scales,
+                                           long long first, long long rows, long long width, long long row_block,
+                                           long long column_block, long long row_stride, long long column_stride) {
+  for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
+    const long long source = from ? from[row] : first + row;
+    for (long long j = threadIdx.x; j < width; j += blockDim.x)
+      out[row * width + j] =
+          to_float(in[source * width + j]) * scales[source / row_block * row_stride + j / column_block * column_stride];
+  }
 }
 
 // A separate gather, scatter or weighting of rows, as needed without a fused kernel: out[to[i]] = in[from[i]], times

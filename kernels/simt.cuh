@@ -13,7 +13,6 @@ struct SimtExpert {
   using Function = typename Config::Function;
   using Result = typename Function::Result;
   static_assert(Function::joins == 1, "a thread of simt has no sums of columns that are joined");
-  static_assert(!Config::AfterStage::restarts, "simt has no stages");
   static constexpr bool ragged_k = Config::x_across;
   const Args& args;
   int expert, first_row, rows;  // of expert order
@@ -55,7 +54,7 @@ struct SimtExpert {
   template <class Type>
   __forceinline__ float element(const void* matrix, long long row, long long column, long long columns) const {
     const auto* elements = static_cast<const typename Type::Memory*>(matrix);
-    return Type::Scales::scaled(args, to_float(elements[row * columns + column]), row, column);
+    return to_float(elements[row * columns + column]) * Type::Scales::of(args, row, column);
   }
 };
 

@@ -10,6 +10,7 @@
 #include "wgmma_loader.cuh"
 #include "wgmma_multiplier.cuh"
 #include "wgmma_rows.cuh"
+#include "wgmma_scales.cuh"
 
 namespace moetune {
 
@@ -21,11 +22,11 @@ struct Wgmma {
   using Targets = WgmmaTargets<Block>;
 
   static __forceinline__ void run(const Args& args) {
-    declare_sums<Block::groups, Block::width / 2>();  // before all code that names them
+    declare_sums<Block::sum_sets, Block::width / 2>();  // before all code that names them
     extern __shared__ __align__(1024) char memory[];
     const Block block = {{}, args, memory};
     setup(block);
-    constexpr Registers count = registers(Block::knobs);
+    constexpr Registers count = registers(Block::knobs, Block::scales_by_warp);
     if (threadIdx.x < 128) {
       if constexpr (Block::consumers > 1) registers_down<count.producer>();
       produce(block);
@@ -45,7 +46,8 @@ struct Wgmma {
       WgmmaStore<Block>::prefetch(block.args);
       // full: a stage's copies have landed; consumers wait for it. empty: they have read it; the loader waits for it.
       for (int i = 0; i < Block::stages; ++i) {
-        barrier_init(block.full(i), (Block::by_boxes ? 1 : 0) + (Block::by_rows ? 128 : 0));
+        barrier_init(block.full(i),
+                     (Block::by_boxes ? 1 : 0) + (Block::by_rows ? 128 : 0) + (Block::scales_by_warp ? 32 : 0));
         barrier_init(block.empty(i), warpgroups_a_tile(Block::knobs) * Block::cluster);
       }
       Tiles::init_barriers(block);
@@ -70,6 +72,8 @@ struct Wgmma {
       Tiles::find_all(block);
     } else if (warp == 2 && Block::scatters) {
       Targets::look_up_all(block);
+    } else if (warp == 3 && Block::scales_by_warp) {
+      if constexpr (Block::scales_by_warp) WgmmaScales<Block>::load_all(block);
     } else if constexpr (Block::gathers_first) {
       WgmmaGather<Block>::help(block, warp - (Block::scatters ? 3 : 2));
     }

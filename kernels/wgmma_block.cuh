@@ -54,8 +54,9 @@ struct WgmmaBlock : Config {
                                            .experts = Config::experts,
                                            .element_bytes = sizeof(Element),
                                            .weight_bytes = sizeof(typename Function::Weight),
-                                           .x_scale_bytes = X::Scales::stage_bytes(knobs.block_m),
-                                           .w_scale_bytes = W::Scales::stage_bytes(knobs.block_n)};
+                                           .x_scale_bytes = X::Scales::stage_bytes(knobs.block_m, knobs.block_k),
+                                           .w_scale_bytes = W::Scales::stage_bytes(knobs.block_n, knobs.block_k),
+                                           .promotes = Config::AfterStage::restarts};
   static_assert(broken_rule(knobs, problem) == WgmmaRule::none, "the knobs go together");
   static_assert(!Config::x_across || Config::w_across, "where rows of X are steps along k, those of W are too");
   static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
@@ -64,6 +65,8 @@ struct WgmmaBlock : Config {
   static constexpr int stages = knobs.stages, consumers = knobs.consumers, experts = Config::experts;
   static constexpr bool swapped = knobs.swap, alternates = pingpong(knobs), dynamic = knobs.tiles == TileOrder::dynamic;
   static constexpr bool x_by_rows = !knobs.tma_x, w_by_rows = !knobs.tma_w;  // with cp.async, by four warps
+  static constexpr bool has_scales = problem.x_scale_bytes > 0;
+  static constexpr bool scales_by_warp = has_scales && !copies_rows(knobs);  // of the producer, that does nothing else
   static constexpr bool by_rows = copies_rows(knobs), by_boxes = knobs.tma_x || knobs.tma_w;
   static constexpr int cluster_m = knobs.cluster == Cluster::m ? 2 : 1, cluster_n = knobs.cluster == Cluster::n ? 2 : 1;
   static constexpr int cluster = cluster_m * cluster_n;
@@ -103,6 +106,7 @@ struct WgmmaBlock : Config {
   using Slot = SlotPosition<tile_slots>;
   using Stage = RingPosition<stages>;
   using Sums = float[groups][width / 2];
+  static constexpr int sum_sets = Config::AfterStage::restarts ? knobs.in_flight + 1 : groups;  // of registers of wgmma
   static_assert(layout.scheduler % alignof(Aligned<typename Scheduler::State>) == 0, "the scheduler is copied aligned");
 
   const Args& args;

@@ -20,8 +20,6 @@ struct WgmmaBoxes {
   const Tile& tile;
   int rank;          // in the cluster
   int large, small;  // boxes of each size that cover the tile's rows of X
-  typename Block::X::Scales::template Loader<Block> x_scales;
-  typename Block::W::Scales::template Loader<Block> w_scales;
 
   __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
       : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
@@ -30,8 +28,6 @@ struct WgmmaBoxes {
       large = count.large;
       if constexpr (small_ones) small = count.small;
     }
-    if constexpr (!Block::x_by_rows) x_scales.begin(b, t);
-    if constexpr (!Block::w_by_rows) w_scales.begin(b, t);
   }
 
   static __forceinline__ void prefetch(const Args& args) {
@@ -46,14 +42,9 @@ struct WgmmaBoxes {
     const unsigned full = block.full(stage);
     constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n;
     constexpr int rows_always = w_rows + (Block::x_across ? Block::block_m : 0);
-    constexpr int scale_bytes =
-        (Block::x_by_rows ? 0 : Block::problem.x_scale_bytes) + (Block::w_by_rows ? 0 : Block::problem.w_scale_bytes);
     if constexpr (with_w)
       barrier_arrive_expect(
-          full, (rows_always + large * rows.large + small * rows.small) * (Block::block_k * Block::element_bytes) +
-                    scale_bytes);
-    if constexpr (with_w && !Block::w_by_rows) w_scales.issue(block, tile, stage, k);
-    if constexpr (with_x && !Block::x_by_rows) x_scales.issue(block, tile, stage, k);
+          full, (rows_always + large * rows.large + small * rows.small) * (Block::block_k * Block::element_bytes));
     if constexpr (with_w && Block::w_across && !Block::sums_rows) load_w_across(stage, full, k);
     if constexpr (Block::sums_rows) {
       const int m_first = tile.row - tile.expert * static_cast<int>(block.args.m);

@@ -25,7 +25,7 @@ struct GatheredRows {
   static constexpr RowOrder order = of_w ? Block::w_rows : Block::x_rows;
   static constexpr int warps = Block::threads / 32;  // of a block: each begins with one row
   // Warps of its producer that then copy the rest, `run` rows at a time; the last ones, which have nothing else to do.
-  static constexpr int helpers = Block::scatters ? 1 : 2, run = 4;
+  static constexpr int helpers = 2 - Block::scatters - Block::scales_by_warp, run = 4;
 
   static __forceinline__ int all_rows(const Block& block) {
     int rows = 0;

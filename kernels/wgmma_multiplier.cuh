@@ -1,12 +1,13 @@
 // The role of the multiplier: a warpgroup multiplies the stages of its tiles with wgmma and releases them.
 #pragma once
 #include "wgmma_direct.cuh"
-#include "wgmma_ptx.cuh"
+#include "wgmma_promote.cuh"
 
 namespace moetune {
 
 template <class Block>
 struct WgmmaMultiplier {
+  using TheBlock = Block;
   using Tile = Block::Tile;
   using Slot = Block::Slot;
   using Sums = Block::Sums;
@@ -14,6 +15,8 @@ struct WgmmaMultiplier {
   static constexpr int block_k = Block::block_k, groups = Block::groups, row_bytes = Block::row_bytes;
   static constexpr int element_bytes = Block::element_bytes;
   static constexpr bool begins_with_y = WgmmaFirstSums<Block>::reads_y;
+  // The last stage of a tile is released after its scales are read.
+  static constexpr bool scales_at_end = Block::X::Scales::at_end;
 
   const WgmmaWarpgroup<Block>& group;
   Block::Stage stage;
@@ -45,13 +48,21 @@ struct WgmmaMultiplier {
     }
     const Operands first = first_operands();  // for each tile, or the compiler doesn't see that it is uniform
     const int count = steps.end - steps.first;
+    [[maybe_unused]] int last = 0;
     if (!busy)
-      multiply<0>(count, first, tile, sum);
-    else if constexpr (Block::swapped && !begins_with_y && !AfterStage::restarts)
-      multiply_rows<8>(count, first, tile, sum);
+      multiply<0>(count, first, tile);
+    else if constexpr (AfterStage::restarts)
+      last = WgmmaPromotion<WgmmaMultiplier>(*this, first, tile, sum).run(count);
+    else if constexpr (Block::swapped && !begins_with_y)
+      last = multiply_rows<8>(count, first, tile);
     else
-      multiply<Block::width>(count, first, tile, sum);
+      last = multiply<Block::width>(count, first, tile);
     if constexpr (!AfterStage::restarts) move<0, false>(sum);
+    if constexpr (scales_at_end || AfterStage::restarts)
+      if (busy) {
+        if constexpr (scales_at_end) scale_rows<Block>(group, last, sum);
+        release(group.block.empty(last));
+      }
     if constexpr (Block::alternates) named_arrive(kTurnBarrier + 1 - group.consumer, 256);
   }
 
@@ -91,11 +102,26 @@ struct WgmmaMultiplier {
     }
   }
 
-  // Multiplies `count` stages, `columns` of the N side; with 0 it only releases them.
+  template <class>
+  friend struct WgmmaPromotion;
+
+  // One group of a part of a stage, in row_columns along k, from zero into a set of registers.
+  template <int part, int g, int set>
+  __forceinline__ void issue_part(const Operands& first, int stage) const {
+    wgmma<typename Block::Element, Block::width, 4, A::across, B::across, set>(
+        first.a + stage * (Block::height * block_k * element_bytes / 16) + A::begin(part * 4) +
+            g * (A::group_bytes / 16),
+        first.b + stage * (Block::width * block_k * element_bytes / 16) + B::begin(part * 4), A::step, B::step, false);
+  }
+
+  // Multiplies `count` stages, `columns` of the N side; with 0 it only releases them. Where scales come at the end it
+  // leaves the last stage unreleased, and returns its number.
   template <int columns>
-  __forceinline__ void multiply(int count, const Operands& first, const Tile& tile, Sums& sum) {
+  __forceinline__ int multiply(int count, const Operands& first, const Tile& tile) {
     // Stages still read when the next is multiplied.
-    constexpr int behind = columns > 0 && !AfterStage::restarts ? Block::knobs.in_flight : 0;
+    constexpr int behind = columns > 0 ? Block::knobs.in_flight : 0;
+    constexpr bool keeps_last = columns > 0 && scales_at_end;
+    [[maybe_unused]] int last = 0;
     // How many steps of one group are issued before the next group's. With ping-pong a warpgroup multiplies alone, and
     // a step that adds to the same sums as the step before it waits for them.
     constexpr int at_once = Block::alternates && groups > 1 ? 1 : 4;
@@ -113,24 +139,25 @@ struct WgmmaMultiplier {
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < block_k / Block::k_step; i += at_once)
-          issue<0, columns, at_once>(a + A::begin(i), b + B::begin(i),
-                                     i > 0 || (!AfterStage::restarts && (begins_with_y || k > 0)));
+          issue<0, columns, at_once>(a + A::begin(i), b + B::begin(i), i > 0 || begins_with_y || k > 0);
         wgmma_commit();
         wgmma_wait<behind>();
-        AfterStage::template after_stage<columns>(group, tile, stage.index, k, sum);
       } else {
         warpgroup_sync();  // without wgmma the warps would drift apart
       }
       const unsigned empty = group.block.empty(stage.index);
-      if (behind == 0)
-        release(empty);
-      else if (k > 0)
+      if constexpr (keeps_last) last = stage.index;
+      if (behind == 0) {
+        if (!keeps_last || k + 1 < count) release(empty);
+      } else if (k > 0) {
         release(before);
+      }
       before = empty;
       stage.advance();
     }
     if constexpr (columns > 0) wgmma_wait<0>();
-    if constexpr (behind > 0) release(before);
+    if constexpr (behind > 0 && !keeps_last) release(before);
+    return last;
   }
 
   // One or four steps along k of group g and of those after it.
@@ -165,11 +192,11 @@ struct WgmmaMultiplier {
   // Swapped, the N side is as wide as the tile has rows, in wgmma's steps of 8. Not where sums restart: the assembler
   // serialises wgmma where each of several loops reads its sums.
   template <int columns>
-  __forceinline__ void multiply_rows(int count, const Operands& first, const Tile& tile, Sums& sum) {
+  __forceinline__ int multiply_rows(int count, const Operands& first, const Tile& tile) {
     if constexpr (columns < Block::width) {
-      if (tile.rows > columns) return multiply_rows<columns + 8>(count, first, tile, sum);
+      if (tile.rows > columns) return multiply_rows<columns + 8>(count, first, tile);
     }
-    multiply<columns>(count, first, tile, sum);
+    return multiply<columns>(count, first, tile);
   }
 };
 

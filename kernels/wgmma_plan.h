@@ -48,6 +48,7 @@ struct WgmmaProblem {
   int experts = 0;
   int element_bytes = 2, weight_bytes = 2;   // of a stage's elements; of a row's weight
   int x_scale_bytes = 0, w_scale_bytes = 0;  // beside each stage of X and W
+  bool promotes = false;                     // sums of parts of a stage are added to others
 };
 
 constexpr int kSwizzleBytes = 128;   // a row of the swizzle
@@ -78,8 +79,10 @@ constexpr int warpgroups_a_tile(const WgmmaKnobs& k) { return pingpong(k) ? 1 : 
 constexpr int m_side(const WgmmaKnobs& k) { return k.swap ? k.block_n : k.block_m; }
 constexpr int n_side(const WgmmaKnobs& k) { return k.swap ? k.block_m : k.block_n; }
 constexpr int groups(const WgmmaKnobs& k) { return m_side(k) / kGroupRows / warpgroups_a_tile(k); }
-/// fp32 sums of a consumer's thread.
-constexpr int sums(const WgmmaKnobs& k) { return groups(k) * n_side(k) / 2; }
+/// fp32 sums of a consumer's thread; where they are promoted, with those of wgmma.
+constexpr int sums(const WgmmaKnobs& k, bool promotes = false) {
+  return (groups(k) + (promotes ? 1 + k.in_flight : 0)) * n_side(k) / 2;
+}
 
 /// The most sums a thread for which the compiler neither spills nor serialises wgmma, as seen in compiled kernels.
 constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums) {
@@ -100,19 +103,28 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
   return spare && !scarce && !many_groups ? 192 : 176;
 }
 
+/// The same of sums that are promoted, with those of wgmma.
+constexpr int max_promoted_sums(const WgmmaKnobs& k) {
+  if (k.consumers == 3) return 128;
+  if (k.split > 1) return 96;
+  if (copies_rows(k)) return 144;
+  const bool aligned = k.block_n % kScaleBlock == 0 || kScaleBlock % k.block_n == 0;  // one block for all tiles' columns
+  return aligned && !(k.swap && k.in_flight > 0 && groups(k) > 1) ? 192 : 176;
+}
+
 /// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread
 /// of three warpgroups, 128 of four. With one consumer they stay as they are.
 struct Registers {
   int producer = 0, consumer = 0;
 };
-constexpr Registers registers(const WgmmaKnobs& k) {
+constexpr Registers registers(const WgmmaKnobs& k, bool scales = false) {
   if (k.consumers == 1) return {255, 255};
   const bool gathers_first = k.gather == Gather::first;  // its helpers load a row at once
   if (k.consumers == 3) return copies_rows(k) || gathers_first ? Registers{80, 144} : Registers{56, 152};
   if (copies_rows(k)) return {88, 208};
   if (gathers_first) return {72, 216};
   const bool finds_with_more_state = k.mix > 0 || (by_pointers(k) && k.split != 1);
-  return finds_with_more_state ? Registers{56, 224} : Registers{40, 232};
+  return finds_with_more_state || scales ? Registers{56, 224} : Registers{40, 232};
 }
 
 /// Rows of X in one tensor copy, in whole groups of eight (the swizzle's). Every box has to be issued, but a large box

@@ -77,6 +77,9 @@ __forceinline__ void write_sums(const float (&d)[size]) {
 #define MOETUNE_STEP(columns, type) \
   "mov.b64 a, {%0, %3}; mov.b64 b, {%1, %3}; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type \
   " {" MOETUNE_NAMES_##columns "}, a, b, add, 1, 1, %7, %8; "
+#define MOETUNE_STEP_OF_BYTES(columns) \
+  "mov.b64 a, {%0, %3}; mov.b64 b, {%1, %3}; wgmma.mma_async.sync.aligned.m64n" #columns "k32.f32.e4m3.e4m3" \
+  " {" MOETUNE_NAMES_##columns "}, a, b, add, 1, 1; "
 #define MOETUNE_NEXT "add.u32 %0, %0, %4; add.u32 %1, %1, %5; "
 #define MOETUNE_ISSUE(text) \
   asm volatile("{ .reg .pred add; .reg .b64 a, b; setp.ne.b32 add, %2, 0; " text "}" \
@@ -87,7 +90,9 @@ __forceinline__ void write_sums(const float (&d)[size]) {
   if constexpr (steps == 4) \
     MOETUNE_ISSUE(step "setp.eq.b32 add, 0, 0; " MOETUNE_NEXT step MOETUNE_NEXT step MOETUNE_NEXT step);
 #define MOETUNE_WIDTH(columns) \
-  if constexpr (width == columns && is_bf16<Element>) { \
+  if constexpr (width == columns && sizeof(Element) == 1) { \
+    MOETUNE_STEPS(MOETUNE_STEP_OF_BYTES(columns)) \
+  } else if constexpr (width == columns && is_bf16<Element>) { \
     MOETUNE_STEPS(MOETUNE_STEP(columns, "bf16")) \
   } else if constexpr (width == columns) { \
     MOETUNE_STEPS(MOETUNE_STEP(columns, "f16")) \
@@ -96,14 +101,15 @@ __forceinline__ void write_sums(const float (&d)[size]) {
   MOETUNE_WIDTH(w8) MOETUNE_WIDTH(w16) MOETUNE_WIDTH(w24) MOETUNE_WIDTH(w32)
 // clang-format on
 
-// D[64, width] = a[64, k] b[width, k]^T, plus D where `accumulate`; k = 16 `steps`, fp32 sums of `group`. `a` and `b`
-// are the low halves of descriptors (descriptor_low), a_step and b_step what 16 elements along k add to them. An
-// operand that is `across` lies in memory as its transpose. A thread of warp w and lane l of the warpgroup has in sums
-// 4 j ... rows 16 w + l / 4 and 8 further down, columns 8 j + 2 (l % 4) and the next. Issued by all four warps;
+// D[64, width] = a[64, k] b[width, k]^T, plus D where `accumulate`; k = 16 `steps`, 32 of fp8; fp32 sums of `group`.
+// `a` and `b` are the low halves of descriptors (descriptor_low), a_step and b_step what 16 elements along k add to
+// them. An operand that is `across` lies in memory as its transpose. A thread of warp w and lane l of the warpgroup has
+// in sums 4 j ... rows 16 w + l / 4 and 8 further down, columns 8 j + 2 (l % 4) and the next. Issued by all four warps;
 // completes asynchronously.
 template <class Element, int width, int steps, bool a_across, bool b_across, int group>
 __forceinline__ void wgmma(unsigned a, unsigned b, unsigned a_step, unsigned b_step, int accumulate) {
   static_assert(steps == 1 || steps == 4, "wgmma is issued once or four times");
+  static_assert(sizeof(Element) == 2 || (!a_across && !b_across), "fp8 is contiguous along k in both operands");
   static_assert(width % 8 == 0 && width >= 8 && width <= 256, "wgmma takes widths in steps of 8 up to 256");
   unsigned high = kDescriptorHigh;
   // clang-format off

@@ -15,6 +15,9 @@ __forceinline__ int chunk_of_row() { return threadIdx.x % 8; }
 // X is loaded by tensor copies.
 template <class Block>
 struct NoRowsOfX {
+  static __forceinline__ long long row(const Block& block, const Block::Tile& tile, unsigned, int r) {
+    return source_row<Block>(block.args, tile.row + r);
+  }
   __forceinline__ void ask(const auto&...) {}
   __forceinline__ void give(const auto&...) {}
   __forceinline__ void take(const auto&...) {}
@@ -62,6 +65,10 @@ struct RowsOfX {
       if constexpr (Block::gathers) number = gathered(block, turn)[r];
       chunk[i] = static_cast<unsigned>(number) * static_cast<unsigned>(block.args.k / Block::chunk) + threadIdx.x % 8;
     }
+  }
+  // Row `r` of the tile in memory.
+  static __forceinline__ long long row(const Block& block, const Tile& tile, unsigned turn, int r) {
+    return Block::gathers ? gathered(block, turn)[r] : tile.row + r;
   }
   __forceinline__ void copy(const Block& block, const Tile& tile, int stage, int k) const {
     const int first = first_row(), column = chunk_of_row();
@@ -138,8 +145,8 @@ struct WgmmaRowLoader {
     WgmmaPace<Block> pace;
     typename Choice<Block::x_by_rows, RowsOfX<Block>, NoRowsOfX<Block>>::type x;
     typename Choice<Block::w_by_rows, RowsOfW<Block>, NoRowsOfW<Block>>::type w;
-    typename Block::X::Scales::template Loader<Block> x_scales;
-    typename Block::W::Scales::template Loader<Block> w_scales;
+    typename Block::X::Scales::template Loader<Block, 128> x_scales;
+    typename Block::W::Scales::template Loader<Block, 128> w_scales;
     Tile next = begin();
     x.ask(block, next);
     for (unsigned turn = 0; next.expert >= 0; ++turn) {
@@ -151,8 +158,9 @@ struct WgmmaRowLoader {
       x.give(block, turn);
       x.take(block, tile, turn);
       w.find(block, tile);
-      if constexpr (Block::x_by_rows) x_scales.begin(block, tile);
-      if constexpr (Block::w_by_rows) w_scales.begin(block, tile);
+      const auto row_of_x = [&](int r) { return x.row(block, tile, turn, r); };
+      x_scales.begin(block, tile, steps, row_of_x);
+      w_scales.begin(block, tile, steps, row_of_x);
       if (threadIdx.x == 0) pace.begin(block.args, tile);
 #pragma unroll 1
       for (int k = steps.first; k < steps.end; ++k, stage.advance()) {
@@ -166,8 +174,8 @@ struct WgmmaRowLoader {
           if (threadIdx.x == 0) boxes.template issue<true, true>(stage.index, k * Block::block_k);
         w.copy(block, tile, stage.index, k * Block::block_k);
         x.copy(block, tile, stage.index, k * Block::block_k);
-        if constexpr (Block::w_by_rows) w_scales.copy(block, tile, stage.index, k * Block::block_k);
-        if constexpr (Block::x_by_rows) x_scales.copy(block, tile, stage.index, k * Block::block_k);
+        w_scales.copy(block, tile, stage.index, k * Block::block_k);
+        x_scales.copy(block, tile, stage.index, k * Block::block_k);
         // Without the shuffle the assembler loops over the lanes' addresses.
         barrier_arrive_after_copies(__shfl_sync(~0u, block.full(stage.index), 0));
       }

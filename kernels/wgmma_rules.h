@@ -106,7 +106,7 @@ constexpr WgmmaRule broken_loads(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (k.gather == Gather::tiles && k.tma_x && p.permutes_x) return WgmmaRule::gather_copies;
   if (!k.tma_x && k.cluster == Cluster::n) return WgmmaRule::cluster_x;
   if (!k.tma_w && k.cluster == Cluster::m) return WgmmaRule::cluster_w;
-  if (!k.tma_x && !k.tma_w && k.consumers == 2 && !k.swap && k.block_m == 256 && k.block_k == 128)
+  if (!k.tma_x && !k.tma_w && k.consumers == 2 && !k.swap && k.block_m == 256 && k.block_k == 2 * swizzle_columns(p))
     return WgmmaRule::producer;
   if (p.w_across && !k.tma_w) return WgmmaRule::across_copies;
   if (p.w_across && k.block_n % across_columns(k, p) != 0) return WgmmaRule::across_planes;
@@ -122,7 +122,8 @@ constexpr WgmmaRule broken_stores(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (k.hold > 0 && (!k.swap || !threads)) return WgmmaRule::hold_stores;
   if (k.hold % kStoreRows != 0 || k.hold > kMostHold) return WgmmaRule::hold_rows;
   if (k.hold > 0 && k.hold < k.block_m) return WgmmaRule::hold_tile;
-  if (sums(k) > max_sums(k, p.looks_up_rows, p.stores_sums)) return WgmmaRule::registers;
+  const int most = p.promotes ? max_promoted_sums(k) : max_sums(k, p.looks_up_rows, p.stores_sums);
+  if (sums(k, p.promotes) > most) return WgmmaRule::registers;
   return WgmmaRule::none;
 }
 

@@ -47,8 +47,9 @@ struct WgmmaTiles {
   using Source = typename Choice<Block::mixed, TilesFromBothEnds<Block>, Sorted>::type;
 
   // Warps that take each tile: those of the consumers, and of the producer the loaders and the one that looks up
-  // targets.
-  static constexpr int takers = 4 * Block::consumers + (Block::by_rows ? 3 : Block::scatters ? 2 : 1);
+  // targets or copies scales.
+  static constexpr int takers =
+      4 * Block::consumers + (Block::by_rows ? 3 : 1 + Block::scatters + Block::scales_by_warp);
 
   // One thread calls it before the block's first barrier.
   static __forceinline__ void init_barriers(const Block& block) {

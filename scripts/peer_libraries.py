@@ -1,6 +1,10 @@
 """The problems of tables on a GPU, and how each library multiplies them, for peers.py. Nothing here is timed.
 
     fwd  y = x w[e]^T         dx  dx = dy w[e]         dw  dw[e] = dy[e]^T x[e]      for the rows of each expert e
+
+fp8 has fwd only. Its x and w are float8_e4m3fn, with fp32 scales: `block` has x_scales [rows, k / 128] and w_scales
+[experts, n / 128, k / 128], rounded up; `channel` has x_scales [rows] and w_scales [experts, n]; those of `tensor` are
+laid out as channels of equal scales.
 """
 import bisect
 import contextlib
@@ -18,8 +22,10 @@ except Exception:  # a broken installation is as good as none
 COLD_FACTOR = 3  # operand sets hold this many L2s together
 MAX_SETS = 1024
 CONTIGUOUS_ALIGNS = (64, 128, 256)  # rows an expert in DeepGEMM's contiguous layout, and in a tile
+FP8_ALIGNS = (64, 128)  # the same of fp8
 MASKED_ALIGN = 256  # rows an expert in DeepGEMM's masked layout: a tile must not reach into the next expert
 SUMMED_ALIGN = 128  # rows an expert in DeepGEMM's layout for dW, the last of them zeros
+SCALE_BLOCK = 128  # elements along k, and rows of w, that a scale of `block` covers
 
 # vLLM's files of tuned configurations for the H200, bf16, by experts and intermediate width. For each token count:
 # BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, GROUP_SIZE_M, num_warps, num_stages. The nearest token count is used.
@@ -53,6 +59,21 @@ TRITON_SPACE = (
     (math.inf, ((64, 128, 64, 8, 4, 4), (64, 256, 64, 1, 4, 4), (64, 256, 64, 8, 8, 4), (128, 128, 64, 1, 4, 4),
                 (128, 128, 64, 8, 8, 4), (128, 128, 128, 8, 8, 3), (128, 256, 64, 1, 8, 3), (128, 256, 64, 1, 8, 4),
                 (128, 256, 64, 8, 8, 3), (128, 256, 64, 16, 8, 4), (256, 128, 64, 8, 8, 3))),
+)
+
+# The same for fp8: BLOCK_SIZE_K is SCALE_BLOCK, and the last says whether the tile of Y is multiplied transposed, as
+# vLLM does with few rows.
+FP8_SPACE = (
+    (24, ((16, 64, 1, 4, 4, True), (16, 64, 1, 4, 6, True), (16, 128, 1, 4, 3, True), (16, 128, 1, 4, 5, True),
+          (16, 128, 1, 8, 4, True), (32, 128, 1, 4, 4, True), (16, 32, 1, 4, 5, False), (16, 64, 1, 4, 5, False),
+          (16, 128, 1, 4, 3, False), (16, 128, 1, 4, 4, False))),
+    (96, ((16, 128, 8, 4, 4, True), (32, 64, 8, 4, 5, True), (32, 128, 8, 4, 4, True), (32, 128, 8, 4, 4, False),
+          (64, 64, 8, 4, 5, False), (64, 128, 1, 4, 4, False), (64, 128, 8, 4, 3, False), (64, 128, 8, 8, 4, False),
+          (64, 256, 8, 8, 3, False), (128, 128, 8, 8, 3, False))),
+    (math.inf, ((64, 64, 8, 4, 5, False), (64, 128, 8, 4, 3, False), (64, 128, 8, 4, 4, False),
+                (64, 256, 8, 8, 3, False), (128, 64, 8, 4, 4, False), (128, 128, 8, 4, 3, False),
+                (128, 128, 8, 8, 3, False), (128, 128, 32, 8, 4, False), (128, 256, 8, 8, 3, False),
+                (256, 128, 8, 8, 3, False))),
 )
 
 
@@ -93,15 +114,20 @@ def blocks_of_slots(m_sizes, slots, block_m, pad):
     return ids, experts
 
 
+def default_config(experts, tokens):
+    """vLLM's default rule for bf16."""
+    block_m = (16, 32, 64, 128)[bisect.bisect_left((32, 96, 512), tokens)]
+    block_n, block_k = (64, 128) if tokens <= 64 else (128, 64)
+    group = 16 if tokens // experts > 128 else 1
+    return block_m, block_n, block_k, group, 4 if tokens <= 128 else 8, 4 if tokens <= 32 else 3
+
+
 def vllm_config(experts, width, tokens):
     """vLLM's configuration for bf16 and where it comes from: its H200 file for this layer, else its default rule."""
     tuned = VLLM_H200.get((experts, width))
     if tuned:
         return tuned[min(tuned, key=lambda known: abs(known - tokens))], "vLLM's H200 file"
-    block_m = (16, 32, 64, 128)[bisect.bisect_left((32, 96, 512), tokens)]
-    block_n, block_k = (64, 128) if tokens <= 64 else (128, 64)
-    group = 16 if tokens // experts > 128 else 1
-    return (block_m, block_n, block_k, group, 4 if tokens <= 128 else 8, 4 if tokens <= 32 else 3), "vLLM's default"
+    return default_config(experts, tokens), "vLLM's default"
 
 
 def triton_configs(experts, width, tokens, m_sizes, tune):
@@ -110,6 +136,20 @@ def triton_configs(experts, width, tokens, m_sizes, tune):
     rows = sum(m_sizes) / max(1, sum(m > 0 for m in m_sizes))
     more = next(configs for limit, configs in TRITON_SPACE if rows <= limit) if tune else ()
     return [(first, origin)] + [(config, "tuned") for config in more if config != first]
+
+
+def fp8_configs(experts, tokens, m_sizes, scales, tune):
+    """As triton_configs, of the kernel with scales; configurations are those of FP8_SPACE."""
+    if scales == "block":
+        first = (16 if tokens <= 64 else 64, 64 if tokens <= 8 else 128, 1 if tokens <= 16 else 32, 4,
+                 4 if tokens <= 4 else 3)
+    else:
+        block_m, block_n, _, *others = default_config(experts, tokens)
+        first = (block_m, block_n, *others)
+    first += (first[0] < 64 <= first[1],)
+    rows = sum(m_sizes) / max(1, sum(m > 0 for m in m_sizes))
+    more = next(configs for limit, configs in FP8_SPACE if rows <= limit) if tune else ()
+    return [(first, "vLLM's default")] + [(config, "tuned") for config in more if config != first]
 
 
 # --- the Triton kernel, of the shape of vLLM's fused_moe -----------------------------------------------------------
@@ -150,6 +190,85 @@ if triton:
         y_at = y + slot.to(tl.int64)[:, None] * n + column[None, :]
         tl.store(y_at, sums.to(y.dtype.element_ty), mask=live[:, None] & (column[None, :] < n))
 
+    # The same of fp8. BLOCKED: scales of blocks of 128, one a step along k. Else they multiply the finished sums, which
+    # FAST leaves in the tensor core's accumulator. TRANSPOSED: the tile is w x^T, so that few rows fill an instruction.
+    @triton.jit(do_not_specialize=["m_blocks", "slots", "slots_a_row"])
+    def scaled_rows_kernel(x, w, y, x_scales, w_scales, slot_ids, block_experts, m_blocks, n, k, slots, slots_a_row,
+                           BLOCKED: tl.constexpr, FAST: tl.constexpr, TRANSPOSED: tl.constexpr, EVEN_K: tl.constexpr,
+                           BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+                           GROUP_M: tl.constexpr):
+        pid = tl.program_id(0)
+        in_group = GROUP_M * tl.cdiv(n, BLOCK_N)
+        first = pid // in_group * GROUP_M
+        height = tl.minimum(m_blocks - first, GROUP_M)
+        row_block = first + pid % in_group % height
+        column_block = pid % in_group // height
+
+        slot = tl.load(slot_ids + row_block * BLOCK_M + tl.arange(0, BLOCK_M))
+        live = slot < slots
+        row = (slot // slots_a_row).to(tl.int64)
+        expert = tl.load(block_experts + row_block).to(tl.int64)
+        column = column_block * BLOCK_N + tl.arange(0, BLOCK_N)
+        inner = tl.arange(0, BLOCK_K)
+        x_at = x + row[:, None] * k + inner[None, :]
+        w_at = w + expert * n * k + (column % n).to(tl.int64)[:, None] * k + inner[None, :]
+        if BLOCKED:
+            steps = tl.cdiv(k, BLOCK_K)
+            x_scales_at = x_scales + row * steps
+            w_scales_at = w_scales + expert * tl.cdiv(n, BLOCK_K) * steps
+            if BLOCK_K % BLOCK_N == 0:
+                w_scales_at += column_block * BLOCK_N // BLOCK_K * steps
+            else:
+                w_scales_at += (column % n) // BLOCK_K * steps
+        if TRANSPOSED:
+            sums = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+        else:
+            sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for begin in range(0, k, BLOCK_K):
+            if EVEN_K:
+                a = tl.load(x_at, mask=live[:, None], other=0.0)
+                b = tl.load(w_at)
+            else:
+                a = tl.load(x_at, mask=live[:, None] & (inner[None, :] < k - begin), other=0.0)
+                b = tl.load(w_at, mask=inner[None, :] < k - begin, other=0.0)
+            if BLOCKED:
+                of_rows = tl.load(x_scales_at, mask=live, other=0.0)
+                of_columns = tl.load(w_scales_at)
+                if TRANSPOSED:
+                    part = tl.dot(b, tl.trans(a))
+                    if BLOCK_K % BLOCK_N == 0:
+                        sums += part * (of_rows * of_columns)[None, :]
+                    else:
+                        sums += part * of_rows[None, :] * of_columns[:, None]
+                else:
+                    part = tl.dot(a, tl.trans(b))
+                    if BLOCK_K % BLOCK_N == 0:
+                        sums += part * (of_rows * of_columns)[:, None]
+                    else:
+                        sums += part * of_rows[:, None] * of_columns[None, :]
+                x_scales_at += 1
+                w_scales_at += 1
+            elif FAST:
+                if TRANSPOSED:
+                    sums = tl.dot(b, tl.trans(a), sums)
+                else:
+                    sums = tl.dot(a, tl.trans(b), sums)
+            else:
+                if TRANSPOSED:
+                    sums += tl.dot(b, tl.trans(a))
+                else:
+                    sums += tl.dot(a, tl.trans(b))
+            x_at += BLOCK_K
+            w_at += BLOCK_K
+        if TRANSPOSED:
+            sums = tl.trans(sums)
+        if not BLOCKED:
+            of_rows = tl.load(x_scales + row, mask=live, other=0.0)
+            of_columns = tl.load(w_scales + expert * n + column % n)
+            sums = sums * of_rows[:, None] * of_columns[None, :]
+        y_at = y + slot.to(tl.int64)[:, None] * n + column[None, :]
+        tl.store(y_at, sums.to(y.dtype.element_ty), mask=live[:, None] & (column[None, :] < n))
+
 
 # --- problems ------------------------------------------------------------------------------------------------------
 
@@ -170,10 +289,18 @@ class Problem:
         self.weighted = bool(cell.get("topk_weights"))
         self.width = self.k if self.down else self.n // 2  # what vLLM's files call N, of gated layers
         self.dtype_name = cell["dtype"]
-        self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[cell["dtype"]]
+        self.scales = cell["scales"] if cell["dtype"] == "fp8" else None
+        self.fast_sums = bool(cell.get("fast_sums"))
+        self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[  # of the result, and without scales of all
+            cell["out_dtype"] if self.scales else cell["dtype"]]
         self.starts = [0, *itertools.accumulate(self.m_sizes)]
         self.active = [e for e, m in enumerate(self.m_sizes) if m > 0]
-        touched = 2 * (self.rows * (self.k + self.n) + len(self.active) * self.n * self.k)
+        self.blocks = [-(-side // SCALE_BLOCK) for side in (self.n, self.k)]  # of scales
+        of_row, of_expert = {None: (0, 0), "block": (self.blocks[1], self.blocks[0] * self.blocks[1]),
+                             "channel": (1, self.n), "tensor": (1, self.n)}[self.scales]
+        size = 1 if self.scales else 2
+        touched = (self.rows * (size * self.k + 2 * self.n + 4 * of_row)
+                   + len(self.active) * (size * self.n * self.k + 4 * of_expert))
         cache = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0) or 64 << 20
         self.sets = choose_sets(touched, cache)
         self.generator = torch.Generator(device=device)
@@ -184,6 +311,8 @@ class Problem:
         # Before `up` the rows of a token are one row; before `down` every slot has its own.
         self.source_of_row = self.slot_index if self.down else self.slot_index // self.top_k
         self.make_operands()
+        if self.scales:
+            self.make_scales()
         self.expected = self.multiply()
 
     def make_operands(self):
@@ -191,7 +320,7 @@ class Problem:
         self.gathered = []  # (sources, source of each row, operands), of the operands that the layer gathers
         if self.op != "dx":
             self.x_source = [self.random(slots if self.down else self.tokens, self.k) for _ in range(self.sets)]
-            self.x = [source[self.source_of_row].contiguous() for source in self.x_source]
+            self.x = [self.taken(source, self.source_of_row) for source in self.x_source]
             if self.permute_x:
                 self.gathered.append((self.x_source, self.source_of_row, self.x))
         if self.op != "fwd":
@@ -203,8 +332,47 @@ class Problem:
         if self.op != "dw":
             self.w = [self.random(self.experts, self.n, self.k) for _ in range(self.sets)]
 
+    def make_scales(self):
+        of_n, of_k = self.blocks
+        rows, block, tensor = self.x_source[0].shape[0], self.scales == "block", self.scales == "tensor"
+        of_x = (rows, of_k) if block else (rows,)
+        of_w = (self.experts, of_n, of_k) if block else (self.experts, self.n)
+        self.x_scale_source = [self.random_scales(of_x, (1,) if tensor else of_x) for _ in range(self.sets)]
+        self.x_scales = [source[self.source_of_row] for source in self.x_scale_source]
+        self.w_scales = [self.random_scales(of_w, (self.experts, 1) if tensor else of_w) for _ in range(self.sets)]
+
+    def random_scales(self, shape, drawn):
+        """Of `shape`, of which only `drawn` are drawn, and spread."""
+        values = self.torch.rand(drawn, device=self.device, generator=self.generator) + 0.5
+        return self.torch.zeros(shape, dtype=self.torch.float32, device=self.device) + values
+
+    def scaled(self, left, right, e):
+        """The factors of the first set's product of expert e, times their scales."""
+        of_x, of_w = self.x_scales[0][self.starts[e] : self.starts[e + 1]], self.w_scales[0][e]
+        if self.scales == "block":
+            of_n, of_k = (self.torch.tensor([i // SCALE_BLOCK for i in range(side)], dtype=self.torch.int64,
+                                            device=self.device) for side in (self.n, self.k))
+            return left * of_x[:, of_k], right * of_w[of_n][:, of_k].t()
+        return left * of_x[:, None], right * of_w[None, :]
+
     def random(self, *shape):
-        return self.torch.randn(shape, dtype=self.dtype, device=self.device, generator=self.generator)
+        values = self.torch.randn(shape, dtype=self.dtype, device=self.device, generator=self.generator)
+        return values.to(self.torch.float8_e4m3fn) if self.scales else values
+
+    def taken(self, rows, index):
+        """rows[index]; as bytes, because not every release of torch indexes fp8."""
+        return rows.view(self.torch.uint8)[index].view(rows.dtype)
+
+    def spread(self, rows, places, *shape, scales=None):
+        """Random rows, but for `rows` at `places`. With scales a pair, as DeepGEMM takes it: its kernels read scales of
+        X along rows first, and it would transpose others within the measured time."""
+        result = self.random(*shape)
+        result.reshape(-1, shape[-1]).view(self.torch.uint8)[places] = rows.view(self.torch.uint8)
+        if scales is None:
+            return result
+        all_scales = self.torch.zeros((*shape[:-1], self.blocks[1]), dtype=self.torch.float32, device=self.device)
+        all_scales.reshape(-1, self.blocks[1])[places] = scales
+        return result, all_scales.transpose(-2, -1).contiguous().transpose(-2, -1)
 
     def indices(self, values):
         return self.torch.tensor(values, dtype=self.torch.int32, device=self.device)
@@ -239,6 +407,8 @@ class Problem:
         weights = self.weights[self.slot_index] if self.weighted else None
         for e in self.active:
             left, right = (factor.float() for factor in self.factors(0, e))
+            if self.scales:
+                left, right = self.scaled(left, right, e)
             if self.weighted and self.op == "dw":
                 left = left * weights[self.starts[e] : self.starts[e + 1]]
             self.torch.mm(left, right, out=self.part(result, e))
@@ -279,15 +449,23 @@ class Variant:
 
 
 def torch_grouped_mm(p, options):
-    multiply = getattr(p.torch, "_grouped_mm", None) or p.torch.nn.functional.grouped_mm
     ends = p.indices(p.starts[1:])
     outputs = [None] * p.sets
+    if p.scales:
+        def multiply(i):
+            return p.torch._scaled_grouped_mm(*p.operands(i), p.x_scales[i], p.w_scales[i], offs=ends,
+                                              out_dtype=p.dtype, use_fast_accum=p.fast_sums)
+    else:
+        grouped_mm = getattr(p.torch, "_grouped_mm", None) or p.torch.nn.functional.grouped_mm
+
+        def multiply(i):
+            return grouped_mm(*p.operands(i), offs=ends)
 
     def launch(i):
         outputs[i] = None  # its memory is what the allocator gives out next
-        outputs[i] = multiply(*p.operands(i), offs=ends)
+        outputs[i] = multiply(i)
 
-    return [Variant(p.moved_before(), launch, outputs)]
+    return [Variant(p.moved_before() + ("; torch._scaled_grouped_mm" if p.scales else ""), launch, outputs)]
 
 
 def torch_permuting(p, options):
@@ -327,7 +505,38 @@ def cublas_loop(p, options):
     return [Variant(f"{p.moved_before()}; one torch.mm an expert", launch, outputs)]
 
 
+def triton_scaled(p, options):
+    gathers = p.permute_x or p.permute_y
+    places, ids_of_rows = (p.tokens * p.top_k, p.slots) if gathers else (p.rows, list(range(p.rows)))
+    x, x_scales = (p.x_source, p.x_scale_source) if gathers else (p.x, p.x_scales)
+    outputs = p.empty(places, p.n)
+
+    def variant(config, origin):
+        block_m, block_n, group, warps, stages, transposed = config
+        ids, experts = blocks_of_slots(p.m_sizes, ids_of_rows, block_m, places)
+        ids, experts = p.indices(ids), p.indices(experts)
+        m_blocks = experts.numel()
+        grid = (m_blocks * -(-p.n // block_n),)
+
+        def launch(i):
+            scaled_rows_kernel[grid](x[i], p.w[i], outputs[i], x_scales[i], p.w_scales[i], ids, experts, m_blocks, p.n,
+                                     p.k, places, p.top_k if gathers and not p.down else 1,
+                                     BLOCKED=p.scales == "block", FAST=p.fast_sums, TRANSPOSED=transposed,
+                                     EVEN_K=p.k % SCALE_BLOCK == 0, BLOCK_M=block_m, BLOCK_N=block_n,
+                                     BLOCK_K=SCALE_BLOCK, GROUP_M=group, num_warps=warps, num_stages=stages)
+
+        moved = "X not permuted: gathered and scattered in the kernel" if gathers else p.moved_before()
+        note = (f"{moved}; {block_m}x{block_n}x{SCALE_BLOCK} group {group} warps {warps} stages {stages}"
+                f"{' transposed' if transposed else ''}, {origin}")
+        return Variant(note, launch, outputs, lambda y: y[p.slot_index] if gathers else y)
+
+    configs = fp8_configs(p.experts, p.tokens, p.m_sizes, p.scales, options.triton_tune)
+    return [variant(*pair) for pair in configs]
+
+
 def triton_vllm(p, options):
+    if p.scales:
+        return triton_scaled(p, options)
     outputs = p.empty(p.tokens * p.top_k, p.n)
 
     def variant(config, origin):
@@ -358,8 +567,11 @@ def deepgemm_contiguous(p, options):
            or getattr(deep_gemm, "get_m_alignment_for_contiguous_layout", None))
     choose = getattr(deep_gemm, "set_mk_alignment_for_contiguous_layout", None)
     forward = p.op == "fwd"  # else W is summed over its rows: nn in place of nt
-    multiply = getattr(deep_gemm, f"m_grouped_bf16_gemm_{'nt' if forward else 'nn'}_contiguous")
+    kind = "fp8" if p.scales else "bf16"
+    multiply = getattr(deep_gemm, f"m_grouped_{kind}_gemm_{'nt' if forward else 'nn'}_contiguous")
     rows, inner, width = (p.x, p.k, p.n) if forward else (p.dy, p.n, p.k)
+    weights = list(zip(p.w, p.w_scales)) if p.scales else p.w
+    scales = p.x_scales if p.scales else [None] * p.sets
 
     def variant(multiple):
         starts = padded_starts(p.m_sizes, multiple)
@@ -368,22 +580,20 @@ def deepgemm_contiguous(p, options):
             owners[starts[e] : starts[e] + m] = [e] * m
             places += range(starts[e], starts[e] + m)
         owners, places = p.indices(owners), p.torch.tensor(places, dtype=p.torch.int64, device=p.device)
-        inputs = []
-        for x in rows:
-            inputs.append(p.random(starts[-1], inner))
-            inputs[-1][places] = x
+        inputs = [p.spread(x, places, starts[-1], inner, scales=of_x) for x, of_x in zip(rows, scales)]
         outputs = p.empty(starts[-1], width)
 
         def launch(i):
             if choose:
                 choose(multiple)
-            multiply(inputs[i], p.w[i], outputs[i], owners)
+            multiply(inputs[i], weights[i], outputs[i], owners)
 
         return Variant(f"{p.moved_before()}; experts padded to {multiple} rows", launch, outputs, lambda y: y[places])
 
     # Its tiles are as high as the alignment, which callers may choose in newer releases: the fastest alignment counts.
     own = int(ask()) if ask else 128
-    return [variant(multiple) for multiple in (sorted({own, *CONTIGUOUS_ALIGNS}) if choose else [own])]
+    aligns = FP8_ALIGNS if p.scales else sorted({own, *CONTIGUOUS_ALIGNS})
+    return [variant(multiple) for multiple in (aligns if choose else [own])]
 
 
 def deepgemm_masked(p, options):
@@ -392,19 +602,23 @@ def deepgemm_masked(p, options):
     room = align(max(p.m_sizes), MASKED_ALIGN)
     places = p.torch.tensor([e * room + i for e, m in enumerate(p.m_sizes) for i in range(m)], dtype=p.torch.int64,
                             device=p.device)
-    inputs = []
-    for x in p.x:
-        inputs.append(p.random(p.experts, room, p.k))
-        inputs[-1].view(-1, p.k)[places] = x
+    if p.scales:  # newer releases name it with fp4
+        multiply = (getattr(deep_gemm, "m_grouped_fp8_gemm_nt_masked", None)
+                    or deep_gemm.m_grouped_fp8_fp4_gemm_nt_masked)
+    else:
+        multiply = deep_gemm.m_grouped_bf16_gemm_nt_masked
+    weights = list(zip(p.w, p.w_scales)) if p.scales else p.w
+    scales = p.x_scales if p.scales else [None] * p.sets
+    inputs = [p.spread(x, places, p.experts, room, p.k, scales=of_x) for x, of_x in zip(p.x, scales)]
     outputs = p.empty(p.experts, room, p.n)
     masked = p.indices(p.m_sizes)
 
     def variant(expected):
         def launch(i):
-            deep_gemm.m_grouped_bf16_gemm_nt_masked(inputs[i], p.w[i], outputs[i], masked, expected)
+            multiply(inputs[i], weights[i], outputs[i], masked, expected)
 
         note = f"X permuted before, {p.experts} x {room} rows of memory; expected_m {expected}"
-        return Variant(note, launch, outputs, lambda y: y.view(-1, p.n)[places])
+        return Variant(note, launch, outputs, lambda y: y.reshape(-1, p.n)[places])
 
     # The expected rows steer its choice of tiles. Callers guess either the mean or the maximum: the faster one counts.
     return [variant(expected) for expected in sorted({-(-p.rows // p.experts), max(p.m_sizes)})]
@@ -535,4 +749,11 @@ PEERS = {
     "quack": (quack, ("torch", "quack"), FORWARD + GRADIENTS),
     "unsloth": (unsloth, ("torch", "triton", "unsloth"), FORWARD + GRADIENTS),
     "moetune-export": (moetune_export, ("torch",), FORWARD + GRADIENTS),
+}
+
+# Of fp8, by what a scale covers.
+FP8_PEERS = {
+    "block": ("triton-vllm", "deepgemm-contiguous", "deepgemm-masked"),
+    "channel": ("torch-grouped-mm", "triton-vllm"),
+    "tensor": ("torch-grouped-mm", "triton-vllm"),
 }

@@ -10,8 +10,9 @@ left out with a message where not.
 Standard output gets a Markdown table, -o a JSON file (moetune.peers/1); everything else goes to standard error.
 The method: operand sets rotate through at least three L2s; whole rotations are captured in one CUDA graph of about
 2 ms; CUDA events stand around its replays, with a rest before each; the result is the median of the blocks. Each
-result is checked against an fp32 product expert by expert before and after it is timed. A peer without a cell's op is
-left out there.
+result is checked against an fp32 product expert by expert before and after it is timed. A peer without a cell's op or
+dtype is left out there: fp8 with scales of blocks has DeepGEMM and Triton, with scales of channels or tensors torch
+(`torch._scaled_grouped_mm`) and Triton.
 
 Exit codes: 0 measured, 1 nothing was measured or the GPU was lost, 2 wrong request, 3 no torch or no GPU here,
 130 interrupted (what was measured is kept).
@@ -26,7 +27,7 @@ import os
 import sys
 import time
 
-from peer_libraries import FORWARD, GRADIENTS, PEERS, Problem, triton
+from peer_libraries import FORWARD, FP8_PEERS, GRADIENTS, PEERS, Problem, triton
 
 SCHEMA = "moetune.peers/1"
 MAX_LAUNCHES = 4096  # in a graph
@@ -157,7 +158,12 @@ def unsuited(entry):
     for flag in ("accumulate", "fp32_dw", "sum_slots", "weight_gradient"):
         if cell.get(flag):
             return f"{flag} is not measured here"
-    if cell.get("dtype") not in ("bf16", "fp16"):
+    if cell.get("dtype") == "fp8":
+        if cell.get("op", "fwd") not in FORWARD or cell.get("out_dtype") not in ("bf16", "fp16"):
+            return f"fp8 {cell.get('op')} to {cell.get('out_dtype')} is not measured here"
+        if cell.get("scales") not in FP8_PEERS:
+            return f"fp8 with scales of {cell.get('scales')} is not measured here"
+    elif cell.get("dtype") not in ("bf16", "fp16"):
         return f"dtype {cell.get('dtype')} is not measured here"
     return None if sum(entry["m_sizes"]) else "it has no rows"
 
@@ -287,6 +293,8 @@ def measure_cell(torch, entry, peers, options, keep):
     problem = Problem(torch, entry, options.device)
     for peer in peers:
         if problem.op not in PEERS[peer][2]:
+            continue
+        if entry["cell"].get("dtype") == "fp8" and peer not in FP8_PEERS[entry["cell"]["scales"]]:
             continue
         if problem.weighted and peer not in WEIGHING:
             tell(f"  {peer}: left out: it does not multiply rows by weights")

@@ -24,6 +24,9 @@ void add_cell(Fields& fields, const Cell& cell) {
   add("projection", name(layer.projection));
   add("op", name(cell.shape.op));
   add("dtype", name(layer.dtype));
+  add("scales", name(layer.scales));
+  add("out_dtype", name(result_dtype(layer)));
+  add("fast_sums", boolean_field(layer.fast_sums));
   add("experts", layer.experts);
   add("top_k", layer.top_k);
   add("n", layer.n);

@@ -17,9 +17,11 @@ inline CUresult encode_tensor_map(decltype(&cuTensorMapEncodeTiled) encoder, con
   std::vector<cuuint32_t> box(size.size(), 1);
   box[0] = static_cast<cuuint32_t>(shape.box_columns), box[1] = static_cast<cuuint32_t>(shape.box_rows);
   const std::vector<cuuint32_t> every(size.size(), 1);
-  return encoder(&map, shape.dtype == "bf16" ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-                 static_cast<cuuint32_t>(size.size()), base, size.data(), stride.data(), box.data(), every.data(),
-                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+  const CUtensorMapDataType type = shape.dtype == "bf16"   ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                   : shape.dtype == "fp16" ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                           : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  return encoder(&map, type, static_cast<cuuint32_t>(size.size()), base, size.data(), stride.data(), box.data(),
+                 every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                  shape.l2_promotion == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_NONE,
                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }

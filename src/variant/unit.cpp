@@ -30,10 +30,18 @@ std::string in_lines(const std::string& initialiser, size_t width, std::string_v
 }
 
 // An operand's type as kernels/operand_type.cuh has it. A new policy gets its name here.
-std::string operand_type(const OperandType& type) {
-  if (has_scales(type) || type.stage != type.dtype)
+std::string operand_type(const OperandType& type, char which) {
+  if (type.stage != type.dtype)
     throw Error(Exit::bug, fmt::format("kernels have no policy for this operand of {}", name(type.dtype)));
-  return fmt::format("moetune::OperandType<moetune::{}, moetune::NoScales, moetune::SameElement>", name(type.dtype));
+  const std::string_view kind = type.scales.kind == ScaleKind::block ? "Block" : "Row";  // a tensor's repeat
+  return fmt::format("moetune::OperandType<moetune::{}, moetune::{}, moetune::SameElement>", name(type.dtype),
+                     has_scales(type) ? fmt::format("{}ScalesOf{}", kind, which) : "NoScales");
+}
+
+// The hook between stages (kernels/config.cuh); empty where sums stay in the multiplier.
+std::string_view after_stage(const Product& product) {
+  if (product.a.type.dtype != Dtype::fp8 || product.fast_sums) return "";
+  return product.a.type.scales.kind == ScaleKind::block ? "PromoteScaled" : "Promote";
 }
 
 // The function of the result, a policy in kernels/result*.cuh.
@@ -47,10 +55,12 @@ std::string_view result_function(Weighting weighting) {
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan) {
   std::string unit = fmt::format("#include \"{}.cuh\"\n\nstruct Config : moetune::PlainConfig {{\n", text.variant);
   const Product product = before_last_pass(product_of(shape));
-  unit += fmt::format("  using X = {};\n", operand_type(product.a.type));
-  unit += fmt::format("  using W = {};\n", operand_type(product.b.type));
+  unit += fmt::format("  using X = {};\n", operand_type(product.a.type, 'X'));
+  unit += fmt::format("  using W = {};\n", operand_type(product.b.type, 'W'));
   unit += fmt::format("  using Function = moetune::{}<moetune::{}>;\n", result_function(product.weighting),
                       name(product.d.type.dtype));
+  if (const std::string_view hook = after_stage(product); !hook.empty())
+    unit += fmt::format("  using AfterStage = moetune::{};\n", hook);
   unit +=
       fmt::format("  static constexpr moetune::{} knobs = {};\n", text.knobs_type, in_lines(text.knobs, 100, "      "));
   const auto flag = [&](std::string_view what, bool value) {

@@ -21,6 +21,7 @@ constexpr Format kFormats[] = {
     {Dtype::bf16, "bf16", 2, 8},
     {Dtype::fp16, "fp16", 2, 11},
     {Dtype::fp32, "fp32", 4, 24},
+    {Dtype::fp8, "fp8", 1, 4},
 };
 
 const Format& format_of(Dtype dtype) { return kFormats[static_cast<size_t>(dtype)]; }
@@ -45,6 +46,19 @@ std::vector<std::string> dtype_names() { return mapped<std::string>(kFormats, &F
 int64_t size_bytes(Dtype dtype) { return format_of(dtype).size_bytes; }
 
 int significand_bits(Dtype dtype) { return format_of(dtype).significand_bits; }
+
+std::string_view name(ScaleKind kind) {
+  constexpr std::string_view kNames[] = {"none", "tensor", "channel", "block"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+ScaleKind parse_scales(std::string_view text) {
+  for (const ScaleKind kind : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor})
+    if (name(kind) == text) return kind;
+  throw unknown_word("kind of scales", text, scale_names());
+}
+
+std::vector<std::string> scale_names() { return {"block", "channel", "tensor"}; }
 
 uint16_t to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -80,9 +94,30 @@ float from_fp16(uint16_t bits) {
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
+uint8_t to_fp8(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 24) & 0x80, magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return static_cast<uint8_t>(sign | 0x7f);
+  if (magnitude >= 0x43e00000) return static_cast<uint8_t>(sign | 0x7e);  // 448 and up
+  const int exponent = static_cast<int>(magnitude >> 23) - 127;
+  if (exponent < -6) {  // subnormal: units of 2^-9
+    const uint32_t significand = (magnitude & 0x7fffff) | (exponent > -127 ? 0x800000u : 0u);
+    return static_cast<uint8_t>(sign | shift_to_even(significand, 14 - exponent));
+  }
+  return static_cast<uint8_t>(sign | shift_to_even(magnitude - (120u << 23), 20));
+}
+
+float from_fp8(uint8_t bits) {
+  const uint32_t sign = uint32_t{bits & 0x80u} << 24, magnitude = bits & 0x7fu;
+  if (magnitude == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000);
+  if (magnitude < 8) return (sign ? -1.0f : 1.0f) * static_cast<float>(magnitude) * 0x1p-9f;
+  return std::bit_cast<float>(sign | ((magnitude << 20) + (120u << 23)));
+}
+
 float round_to(Dtype dtype, float value) {
   if (dtype == Dtype::bf16) return from_bf16(to_bf16(value));
   if (dtype == Dtype::fp16) return from_fp16(to_fp16(value));
+  if (dtype == Dtype::fp8) return from_fp8(to_fp8(value));
   return value;
 }
 

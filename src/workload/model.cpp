@@ -119,7 +119,8 @@ Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t
           .k = up ? model.hidden : width,
           .dtype = dtype,
           .tp = tp,
-          .ep = ep};
+          .ep = ep,
+          .scales = dtype == Dtype::fp8 ? ScaleKind::block : ScaleKind::none};
 }
 
 }  // namespace moetune

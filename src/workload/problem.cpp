@@ -88,7 +88,7 @@ std::string id(const Cell& cell) {
   const Layer& layer = cell.shape.layer;
   const Layer usual = layer_of_preset(layer).value_or(Layer{});
   std::string id = fmt::format("{}/{}/{}/{}/t{}/{}", layer.model, name(layer.projection), name(cell.shape.op),
-                               name(layer.dtype), cell.tokens, closed(text(cell.routing)));
+                               format_word(layer), cell.tokens, closed(text(cell.routing)));
   const auto add = [&](std::string_view letter, int64_t value, int64_t otherwise) {
     if (value != otherwise) id += fmt::format("/{}{}", letter, value);
   };

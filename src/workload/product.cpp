@@ -14,15 +14,25 @@ int64_t ceil_divide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 int64_t slots_of(const Problem& problem) { return problem.routing.tokens * problem.routing.top_k; }
 
+/// fp8 elements, whose scales of blocks cover `rows` rows.
+OperandType scaled_type(ScaleKind kind, int64_t rows) {
+  OperandType type = plain_type(Dtype::fp8);
+  type.scales = kind == ScaleKind::block ? block_scales(rows, 128) : Scales{.kind = kind};
+  return type;
+}
+
 /// A matrix of the layer: W and dW have n rows an expert, the others a row for each routed row, slot or token. Only Y
 /// and dY have n columns.
 Operand operand(const Problem& problem, LayerMatrix matrix, Axis row_axis, Axis column_axis,
                 RowOrder order = RowOrder::in_place) {
   const Layer& layer = problem.shape.layer;
   const bool weights = matrix == LayerMatrix::w || matrix == LayerMatrix::dw;
+  const bool multiplied = matrix == LayerMatrix::x || matrix == LayerMatrix::w;  // of an fp8 layer
   const bool of_y = matrix == LayerMatrix::y || matrix == LayerMatrix::dy;
   return {.matrix = matrix,
-          .type = plain_type(layer.dtype),
+          .type = layer.dtype != Dtype::fp8 ? plain_type(layer.dtype)
+                  : multiplied              ? scaled_type(layer.scales, weights ? 128 : 1)
+                                            : plain_type(layer.out_dtype),
           .rows = weights                       ? layer.local_experts() * layer.n
                   : order == RowOrder::in_place ? problem.rows()
                   : order == RowOrder::by_slot  ? slots_of(problem)
@@ -74,6 +84,7 @@ void set_operands(Product& p, const Problem& problem) {
       break;
   }
   if (!fusion.topk_weights) p.weighting = Weighting::none;
+  p.fast_sums = layer.fast_sums;
 }
 
 /// Rows in memory that a launch touches, each counted once.
@@ -258,9 +269,23 @@ int64_t scale_index(const Product& product, const Operand& operand, int64_t expe
   return scale_row * ceil_divide(operand.columns, block.columns) + column / block.columns;
 }
 
+ScaleStrides scale_strides(const Product& product, const Operand& operand) {
+  const ScaleKind kind = operand.type.scales.kind;
+  if (kind == ScaleKind::none) return {};
+  const ScaledBlock block = scaled_block(product, operand);
+  const int64_t across = kind == ScaleKind::block ? ceil_divide(operand.columns, block.columns) : 1;
+  return {.expert = is_ragged(product, operand) ? 0 : ceil_divide(matrix_rows(product, operand), block.rows) * across,
+          .row = kind == ScaleKind::tensor ? 0 : across,
+          .column = kind == ScaleKind::block ? 1 : 0};
+}
+
+uint64_t scale_seed(uint64_t seed, const Operand& operand) {
+  return splitmix64(seed) + static_cast<uint64_t>(operand.matrix);
+}
+
 float scale_value(const Product& product, const Operand& operand, Values values, int64_t index) {
-  const uint64_t seed = splitmix64(product.seed) + static_cast<uint64_t>(operand.matrix);
-  const float uniform = operand_value(values, seed, kStreamWeights, static_cast<uint64_t>(index));  // in (0, 1]
+  const float uniform = operand_value(values, scale_seed(product.seed, operand), kStreamWeights,
+                                      static_cast<uint64_t>(index));  // in (0, 1]
   if (values == Values::random) return uniform + 0.5f;
   return uniform <= 1.0f / 3 ? 0.5f : uniform <= 2.0f / 3 ? 1.0f : 2.0f;
 }

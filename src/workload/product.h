@@ -21,14 +21,6 @@ enum class Axis { m, n, k };
 
 std::string_view name(RowOrder order);  // as the enumerator
 
-/// What one scale covers.
-enum class ScaleKind {
-  none,
-  tensor,   // a matrix: of one expert, or the ragged one
-  channel,  // a row of memory
-  block,    // rows x columns
-};
-
 /// Scales of an operand, in fp32: the value of an element is element * scale. Blocks of an operand with one matrix an
 /// expert restart with each expert; those of a ragged one are counted over its rows in memory. D has none.
 struct Scales {
@@ -88,6 +80,7 @@ struct Product {
   int64_t m = 0, n = 0, k = 0;  // extents, the same for every expert; 0 for the ragged axis
   Axis ragged = Axis::m;        // its extent is an expert's number of rows
   Weighting weighting = Weighting::none;
+  bool fast_sums = false;    // along all of k in the multiplier: of fp8, rounded more coarsely than fp32
   bool accumulates = false;  // d = round(d before + sum), in fp32; d of experts without rows stays
   std::optional<WeightGradient> weight_gradient = {};
   std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
@@ -180,6 +173,14 @@ int64_t row_bytes(const Operand& operand);
 /// of all.
 int64_t scale_count(const Product& product, const Operand& operand);
 int64_t scale_index(const Product& product, const Operand& operand, int64_t expert, int64_t row, int64_t column);
+/// Scales from an expert to the next, from a row of blocks to the next and from a column of blocks to the next; 0 where
+/// there is one.
+struct ScaleStrides {
+  int64_t expert = 0, row = 0, column = 0;
+};
+ScaleStrides scale_strides(const Product& product, const Operand& operand);
+/// The seed of an operand's scales.
+uint64_t scale_seed(uint64_t seed, const Operand& operand);
 /// Scale `index` of an input: 1/2, 1 or 2 for integer inputs, else in (0.5, 1.5).
 float scale_value(const Product& product, const Operand& operand, Values values, int64_t index);
 

@@ -23,6 +23,25 @@ void require_divides(std::string_view part, int64_t parts, std::string_view what
                         fmt::format("{} must be a divisor of {}", part, value));
 }
 
+void require_format(const Shape& shape) {
+  const Layer& layer = shape.layer;
+  if (layer.dtype != Dtype::fp8) {
+    if (layer.scales != ScaleKind::none || layer.out_dtype != Dtype::bf16 || layer.fast_sums)
+      throw request_error(fmt::format("{} has no scales, no other Y and no fast sums", name(layer.dtype)),
+                          "these belong to fp8");
+    return;
+  }
+  if (shape.op != Op::fwd)
+    throw request_error(fmt::format("fp8 has no {}", name(shape.op)),
+                        "tensor cores multiply fp8 only where k is contiguous in both operands: that is fwd");
+  if (layer.scales == ScaleKind::none) throw request_error("fp8 needs scales", "use block, channel or tensor");
+  if (layer.fast_sums && layer.scales == ScaleKind::block)
+    throw request_error("fp8 with scales of blocks has no fast sums",
+                        "a block ends every 128 of k; use scales of channels or tensors");
+  if (layer.out_dtype != Dtype::bf16 && layer.out_dtype != Dtype::fp16)
+    throw request_error(fmt::format("Y of fp8 cannot be {}", name(layer.out_dtype)), "use bf16 or fp16");
+}
+
 }  // namespace
 
 std::string_view name(Projection projection) { return kProjections[static_cast<size_t>(projection)]; }
@@ -53,6 +72,7 @@ void require_valid(const Shape& shape) {
   if (layer.n > kMaxWeights / layer.experts / layer.k)
     throw request_error(
         fmt::format("{} experts of {} x {} are more than 2^46 weights", layer.experts, layer.n, layer.k));
+  require_format(shape);
   if (shape.fusion.permute_x && shape.fusion.permute_y)
     throw request_error("permute_x and permute_y exclude each other", "permute_x belongs to up, permute_y to down");
   if (shape.fusion.topk_weights && !shape.fusion.permute_y)
@@ -72,6 +92,14 @@ void require_valid(const Shape& shape) {
                         "weight_gradient belongs to dx with topk_weights");
 }
 
+std::string format_word(const Layer& layer) {
+  if (layer.dtype != Dtype::fp8) return std::string(name(layer.dtype));
+  return fmt::format("fp8-{}{}{}", name(layer.scales), layer.out_dtype == Dtype::bf16 ? "" : "-fp16",
+                     layer.fast_sums ? "-fast" : "");
+}
+
+Dtype result_dtype(const Layer& layer) { return layer.dtype == Dtype::fp8 ? layer.out_dtype : layer.dtype; }
+
 std::string text(const Fusion& fusion) {
   std::string words;
   for (const FusionPart& part : kFusionParts)
@@ -82,7 +110,7 @@ std::string text(const Fusion& fusion) {
 std::string title(const Shape& shape) {
   const Layer& layer = shape.layer;
   std::string result = fmt::format("{} {}, {} {}: {} experts, top {}, n {}, k {}", layer.model, name(layer.projection),
-                                   name(shape.op), name(layer.dtype), layer.experts, layer.top_k, layer.n, layer.k);
+                                   name(shape.op), format_word(layer), layer.experts, layer.top_k, layer.n, layer.k);
   if (layer.tp > 1) result += fmt::format(", tp {}", layer.tp);
   if (layer.ep > 1) result += fmt::format(", ep {}", layer.ep);
   if (shape.fusion != Fusion{}) result += ", " + text(shape.fusion);
@@ -96,6 +124,11 @@ Json to_json(const Shape& shape) {
                {"top_k", layer.top_k}, {"n", layer.n},
                {"k", layer.k},         {"dtype", name(layer.dtype)},
                {"tp", layer.tp},       {"ep", layer.ep}};
+  if (layer.dtype == Dtype::fp8) {
+    json["scales"] = name(layer.scales);
+    json["out_dtype"] = name(layer.out_dtype);
+    json["fast_sums"] = layer.fast_sums;
+  }
   for (const FusionPart& part : kFusionParts)
     if (!part.only || part.only == shape.op) json[part.name] = shape.fusion.*part.on;
   return json;
@@ -112,6 +145,11 @@ Shape shape_from_json(const JsonAt& json) {
                  .dtype = word_at(json["dtype"], parse_dtype),
                  .tp = json["tp"].integer(),
                  .ep = json["ep"].integer()};
+  if (shape.layer.dtype == Dtype::fp8) {
+    shape.layer.scales = word_at(json["scales"], parse_scales);
+    shape.layer.out_dtype = word_at(json["out_dtype"], parse_dtype);
+    shape.layer.fast_sums = json["fast_sums"].boolean();
+  }
   shape.op = word_at(json["op"], parse_op);
   for (const FusionPart& part : kFusionParts)  // older files lack those of one op
     shape.fusion.*part.on = (!part.only || json.has(part.name)) && json[part.name].boolean();

@@ -28,9 +28,14 @@ struct Layer {
   int64_t top_k = 0;
   int64_t n = 0;  // after tensor parallelism
   int64_t k = 0;
-  Dtype dtype = Dtype::bf16;
+  Dtype dtype = Dtype::bf16;  // of X and W; of results too, unless it is fp8
   int64_t tp = 1;
   int64_t ep = 1;  // rank 0 is the one measured: experts [0, experts / ep)
+  // Of fp8. Scales are fp32: of blocks 1x128 of X and 128x128 of W, a row of X and of W, or all of X and of an expert's
+  // W. Sums are promoted to fp32 every 128 of k, unless they are fast: those stay in the tensor core's registers.
+  ScaleKind scales = ScaleKind::none;
+  Dtype out_dtype = Dtype::bf16;  // of Y: bf16 or fp16
+  bool fast_sums = false;         // only without scales of blocks
 
   int64_t local_experts() const { return experts / ep; }
   bool operator==(const Layer&) const = default;
@@ -83,6 +88,10 @@ inline constexpr FusionPart kFusionParts[] = {
     {"weight_gradient", &Fusion::weight_gradient, Op::dx},
 };
 
+/// Types of operands and result in a word: "bf16", "fp8-block", "fp8-channel-fp16-fast".
+std::string format_word(const Layer& layer);
+Dtype result_dtype(const Layer& layer);
+
 /// Everything that a kernel is compiled for, beside its knobs.
 struct Shape {
   Layer layer;
@@ -100,7 +109,8 @@ inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
 /// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y (for every op), accumulate
 /// without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x, weight_gradient without dx and
-/// topk_weights, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a
+/// topk_weights, fp8 with another op than fwd, without scales, with fast sums of blocks or with another Y than bf16 and
+/// fp16, scales of other dtypes, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a
 /// model name that is empty, contains '/' or is not printable.
 void require_valid(const Shape& shape);
 

@@ -67,10 +67,16 @@ def grouped_mm(left, right, offs):
     return made([left[:, a:b] @ right[a:b] for a, b in zip(begins, offs)])
 
 
+def scaled_grouped_mm(left, right, of_left, of_right, offs, out_dtype, use_fast_accum):
+    assert of_left.shape == left.shape[:1] and of_right.shape == (right.shape[0], right.shape[2])
+    return grouped_mm(left * of_left[:, None], right * of_right[:, None, :], offs)
+
+
 def numpy_torch():
     """A module of its own for each test."""
     torch = types.SimpleNamespace(bfloat16=numpy.float32, float16=numpy.float32, float32=numpy.float32,
-                                  int32=numpy.int32, int64=numpy.int64, Generator=Generator, _grouped_mm=grouped_mm)
+                                  float8_e4m3fn=numpy.float32, int32=numpy.int32, int64=numpy.int64, uint8=numpy.uint8,
+                                  Generator=Generator, _grouped_mm=grouped_mm, _scaled_grouped_mm=scaled_grouped_mm)
     torch.cuda = types.SimpleNamespace(
         get_device_properties=lambda device: types.SimpleNamespace(L2_cache_size=1 << 10),
         synchronize=lambda: None)

@@ -37,15 +37,26 @@ def problem(libraries):
     return make
 
 
+def dequantised(p, x, x_scales, w, w_scales):
+    """x and w of any shape times their scales."""
+    if p.scales == "block":
+        x_scales = numpy.repeat(x_scales, 128, -1)[..., : p.k]
+        w_scales = numpy.repeat(numpy.repeat(w_scales, 128, -2)[..., : p.n, :], 128, -1)[..., : p.k]
+        return x * x_scales, w * w_scales
+    return x * x_scales[..., None], w * w_scales[..., None]
+
+
 def product(p, i=0):
     """By the definition of each op, from the gathered rows of set i: rows in expert order, or dW."""
     begin, parts = 0, []
     weights = p.weights[p.slot_index][:, None] if p.weighted else numpy.ones((p.rows, 1))
+    if p.op == "fwd":
+        x, w = dequantised(p, p.x[i], p.x_scales[i], p.w[i], p.w_scales[i]) if p.scales else (p.x[i], p.w[i])
     for e, m in enumerate(M_SIZES):
         rows = slice(begin, begin + m)
         begin += m
         if p.op == "fwd":
-            parts.append(numpy.einsum("mk,nk->mn", p.x[i][rows], p.w[i][e]))
+            parts.append(numpy.einsum("mk,nk->mn", x[rows], w[e]))
         elif p.op == "dx":
             parts.append(numpy.einsum("mn,nk->mk", p.dy[i][rows], p.w[i][e]))
         else:
@@ -282,6 +293,55 @@ def test_deepgemm_that_only_adds_to_dw_starts_from_zeros(libraries, problem, mon
     require_right(p, [adding])
     require_right(p, [adding])  # a second launch adds to zeros too
     assert adding.note.endswith("fp32 dW, zeroed, then added to")
+
+
+@pytest.mark.parametrize("scales", ["block", "channel", "tensor"])
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_fp8_is_multiplied_with_its_scales(libraries, scales, fusion, monkeypatch):
+    n, k = 160, 272  # blocks at their ends are narrower
+    cell = {"projection": "up", "op": "fwd", "experts": 4, "top_k": TOP_K, "n": n, "k": k, "dtype": "fp8",
+            "scales": scales, "out_dtype": "bf16", "fast_sums": False, "tokens": TOKENS, **fusion}
+    p = libraries.Problem(numpy_torch(), {"id": "a", "cell": cell, "m_sizes": M_SIZES}, "cuda:0")
+    assert numpy.allclose(p.expected, product(p), atol=1e-3)
+    assert len(numpy.unique(p.w_scales[0])) == {"block": 4 * 2 * 3, "channel": 4 * n, "tensor": 4}[scales]
+    assert len(numpy.unique(p.x_scale_source[0])) == {"block": TOKENS * 3, "channel": TOKENS, "tensor": 1}[scales]
+
+    def multiply(inputs, weights, result, expert, rows):
+        (x, of_x), (w, of_w) = inputs, weights
+        assert of_x.strides[-2:] == (4, 4 * x.shape[-2]) and of_w.flags.c_contiguous
+        where = (expert, rows) if x.ndim == 3 else rows
+        x, w = dequantised(p, x[where], of_x[where], w[expert], of_w[expert])
+        result[where] = x @ w.T
+
+    def contiguous(inputs, weights, result, owners):
+        for row, e in enumerate(owners):
+            result[row] = math.nan
+            if e >= 0:
+                multiply(inputs, weights, result, e, slice(row, row + 1))
+
+    def masked(inputs, weights, result, m_sizes, expected):
+        result.fill_(math.nan)
+        for e, m in enumerate(m_sizes):
+            multiply(inputs, weights, result, e, slice(0, m))
+
+    monkeypatch.setitem(sys.modules, "deep_gemm", types.SimpleNamespace(
+        m_grouped_fp8_gemm_nt_contiguous=contiguous, m_grouped_fp8_fp4_gemm_nt_masked=masked,
+        get_mk_alignment_for_contiguous_layout=lambda: 128, set_mk_alignment_for_contiguous_layout=lambda rows: None))
+    peers = [peer for peer in libraries.FP8_PEERS[scales] if peer != "triton-vllm"]
+    assert peers
+    for peer in peers:
+        variants = libraries.PEERS[peer][0](p, None)
+        assert len(variants) == (1 if peer.startswith("torch") else 2)
+        require_right(p, variants)
+
+
+@pytest.mark.parametrize("m_sizes", [[1] * 8, [64] * 8, [1024] * 8])
+@pytest.mark.parametrize("scales, group", [("block", 32), ("channel", 1)])
+def test_configurations_of_fp8_begin_with_vllms_and_fit_an_sm(libraries, m_sizes, scales, group):
+    tried = [config for config, _ in libraries.fp8_configs(8, 100, m_sizes, scales, True)]
+    assert tried[0] == (64, 128, group, 4, 3, False) and 10 <= len(tried) == len(set(tried)) <= 11
+    assert [config for config, _ in libraries.fp8_configs(8, 100, m_sizes, scales, False)] == tried[:1]
+    assert all((m + n) * libraries.SCALE_BLOCK * stages <= 227 * 1024 for m, n, _, _, stages, _ in tried)
 
 
 def test_every_peer_says_its_ops(libraries):

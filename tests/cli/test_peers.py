@@ -157,6 +157,9 @@ def test_every_tuned_table_of_the_repository_is_read(peers):
     ({"op": "dx", "dtype": "bf16", "sum_slots": True}, [1], "sum_slots"),
     ({"op": "dx", "dtype": "bf16", "weight_gradient": True}, [1], "weight_gradient"),
     ({"op": "fwd", "dtype": "fp32"}, [1], "dtype fp32"),
+    ({"op": "dx", "dtype": "fp8", "scales": "block", "out_dtype": "bf16"}, [1], "fp8 dx"),
+    ({"op": "fwd", "dtype": "fp8", "scales": "none", "out_dtype": "bf16"}, [1], "scales of none"),
+    ({"op": "fwd", "dtype": "fp8", "scales": "block", "out_dtype": "bf16"}, [0], "no rows"),
     ({"op": "fwd", "dtype": "bf16"}, [0, 0], "no rows"),
 ])
 def test_cells_without_peers(peers, cell, m_sizes, words):
@@ -387,6 +390,19 @@ def test_a_run_writes_the_fastest_right_variant_of_each_peer(peers, fake, tmp_pa
     assert f"| {ids[0]} | **2** | 5 |" in out
     assert err.count("bad: left out: OSError: no compiler") == 2
     assert err.count("one: passed over: wrong: ArithmeticError: wrong result") == 2
+
+
+def test_peers_of_fp8_depend_on_its_scales(peers, fake, tmp_path, monkeypatch):
+    entries = []
+    for scales in ("block", "tensor"):
+        entries += table(id=scales)["entries"]
+        entries[-1]["cell"].update(dtype="fp8", scales=scales, out_dtype="bf16", fast_sums=False)
+    (tmp_path / "t.json").write_text(json.dumps({"schema": "moetune.table/1", "entries": entries}))
+    fake(one=[("a", 1e-6)], two=[("b", 2e-6)])
+    monkeypatch.setattr(peers, "FP8_PEERS", {"block": ("one",), "tensor": ("one", "two")})
+    assert peers.main([str(tmp_path / "t.json"), "-o", str(tmp_path / "p.json")]) == 0
+    found = [(e["id"], e["peer"]) for e in json.loads((tmp_path / "p.json").read_text())["entries"]]
+    assert found == [("block", "one"), ("tensor", "one"), ("tensor", "two")]
 
 
 def test_resume_measures_what_is_missing(peers, fake, tmp_path, capsys):

@@ -38,6 +38,16 @@ inline Problem problem_of(const GpuCase& c, Dtype dtype = Dtype::bf16, Fusion fu
   return make_problem(cell);
 }
 
+/// fp8, forward.
+inline Problem fp8_problem_of(const GpuCase& c, ScaleKind scales, Fusion fusion = {}, bool fast_sums = false,
+                              Dtype result = Dtype::bf16) {
+  Problem problem = problem_of(c, Dtype::bf16, fusion);
+  Layer& layer = problem.shape.layer;
+  layer.dtype = Dtype::fp8, layer.scales = scales, layer.fast_sums = fast_sums, layer.out_dtype = result;
+  require_valid(problem.shape);
+  return problem;
+}
+
 /// Skips without a device.
 class GpuTest : public testing::Test {
  protected:

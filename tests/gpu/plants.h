@@ -49,6 +49,40 @@ inline const Plant kPlants[] = {
     {"rows too many by copies", "wgmma", "wgmma_store.cuh", "min(box, tile.rows - row - first);", "box;", true},
 };
 
+/// Faults of fp8, with a candidate that runs through them: `deep` along k with scales of channels, else with blocks'.
+struct Fp8Plant {
+  Plant plant;
+  std::string candidate;
+  bool gathers = false, deep = false;
+};
+inline const std::string kFp8Tail =
+    " block_k=128 stages=3 raster=m group=1 consumers=2 schedule=cooperative swap=no cluster=none in_flight=0 "
+    "tma_w=yes tma_store=no tiles=static";
+inline const Fp8Plant kFp8Plants[] = {
+    {{"scale of the next block of k", "wgmma", "scales.cuh", "from + column / kScaleBlock * block.args.w_scale_step",
+      "from + min(column + kScaleBlock, static_cast<int>(block.args.k) - 1) / kScaleBlock * block.args.w_scale_step"},
+     "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail},
+    {{"scale of the next row", "wgmma", "wgmma_promote.cuh",
+      "WgmmaPlaces<Block>::m_row(group, g);\n    const float* const w",
+      "(WgmmaPlaces<Block>::m_row(group, g) ^ 1);\n    const float* const w"},
+     "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail},
+    {{"one scale for a tile across two blocks", "wgmma", "wgmma_promote.cuh", "one = factor[1][i / 2];",
+      "one = factor[0][i / 2];"},
+     "wgmma block_m=128 block_n=96 tma_x=yes" + kFp8Tail},
+    {{"scales of rows that are not gathered", "wgmma", "wgmma_rows.cuh",
+      "return Block::gathers ? gathered(block, turn)[r] : tile.row + r;", "return tile.row / 4 + r;"},
+     "wgmma block_m=128 block_n=128 tma_x=no" + kFp8Tail,
+     true},
+    {{"promoted every 256 of k", "wgmma", "wgmma_promote.cuh", "add<unit, 0>(factors, stage);",
+      "if (stage % 2 == 1) add<unit, 0>(factors, stage);"},
+     "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail},
+    {{"never promoted", "wgmma", "config.cuh", "struct Promote {\n  static constexpr bool restarts = true,",
+      "struct Promote {\n  static constexpr bool restarts = false,"},
+     "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail,
+     false,
+     true},
+};
+
 inline const Plant& find_plant(const std::string& fault, const std::string& variant) {
   for (const Plant& plant : kPlants)
     if (plant.fault == fault && plant.variant == variant) return plant;

@@ -51,6 +51,34 @@ TEST(Fp16, EveryValueRoundTrips) { expect_round_trips(kFp16); }
 TEST(Bf16, RoundsToNearestEvenEverywhere) { expect_nearest_even(kBf16); }
 TEST(Fp16, RoundsToNearestEvenEverywhereSubnormalsIncluded) { expect_nearest_even(kFp16); }
 
+TEST(Fp8, EveryValueRoundTrips) {
+  for (uint32_t bits = 0; bits < 0x100; ++bits) {
+    const float value = from_fp8(static_cast<uint8_t>(bits));
+    if ((bits & 0x7f) == 0x7f)
+      EXPECT_TRUE(std::isnan(value) && (to_fp8(value) & 0x7f) == 0x7f) << bits;
+    else
+      EXPECT_EQ(to_fp8(value), bits);
+  }
+}
+TEST(Fp8, RoundsToNearestEvenEverywhereSubnormalsIncluded) {
+  for (uint32_t bits = 0; bits < 0x7e; ++bits) {
+    const float low = from_fp8(static_cast<uint8_t>(bits)), high = from_fp8(static_cast<uint8_t>(bits + 1));
+    const float middle = (low + high) / 2;
+    EXPECT_EQ(to_fp8(middle), bits % 2 == 0 ? bits : bits + 1) << bits;
+    EXPECT_EQ(to_fp8(std::nextafter(middle, kInfinity)), bits + 1) << bits;
+    EXPECT_EQ(to_fp8(std::nextafter(middle, -kInfinity)), bits) << bits;
+    EXPECT_EQ(to_fp8(-middle), 0x80 | (bits % 2 == 0 ? bits : bits + 1)) << bits;
+  }
+}
+TEST(Fp8, StaysAtTheLargestValueBeyondIt) {
+  EXPECT_EQ(from_fp8(0x7e), 448);
+  EXPECT_EQ(from_fp8(0x01), 0x1p-9f);
+  EXPECT_EQ(from_fp8(0x08), 0x1p-6f);
+  for (const float value : {449.0f, 1e30f, kInfinity}) EXPECT_EQ(to_fp8(value), 0x7e) << value;
+  EXPECT_EQ(to_fp8(-kInfinity), 0xfe);
+  EXPECT_EQ(round_to(Dtype::fp8, 0x1p-11f), 0);
+}
+
 TEST(Bf16, OverflowsToInfinity) {
   EXPECT_EQ(to_bf16(std::numeric_limits<float>::max()), 0x7f80);
   EXPECT_EQ(to_bf16(-kInfinity), 0xff80);
@@ -93,10 +121,11 @@ TEST(RoundTo, KeepsTheSignificantBits) {
 
 TEST(DtypeNames, ParseBackAndTellSizes) {
   for (const std::string& word : dtype_names()) EXPECT_EQ(name(parse_dtype(word)), word);
-  EXPECT_EQ(dtype_names(), (std::vector<std::string>{"bf16", "fp16", "fp32"}));
+  EXPECT_EQ(dtype_names(), (std::vector<std::string>{"bf16", "fp16", "fp32", "fp8"}));
   EXPECT_EQ(size_bytes(Dtype::bf16), 2);
   EXPECT_EQ(size_bytes(Dtype::fp16), 2);
   EXPECT_EQ(size_bytes(Dtype::fp32), 4);
+  EXPECT_EQ(size_bytes(Dtype::fp8), 1);
 }
 TEST(DtypeNames, TellTheNearest) {
   const Caught error = error_of([] { parse_dtype("bf61"); });

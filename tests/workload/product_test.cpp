@@ -293,6 +293,35 @@ TEST(Scales, ArePowersOfTwoForIntegers) {
   for (const int count : seen) EXPECT_GT(count, 8);
 }
 
+// Where a scale lies, by its strides and by its index.
+TEST(Fp8, ScalesLieByTheirStrides) {
+  for (const ScaleKind kind : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor}) {
+    Cell cell;
+    cell.shape.layer = {
+        .model = "custom", .experts = 3, .top_k = 2, .n = 200, .k = 300, .dtype = Dtype::fp8, .scales = kind};
+    cell.shape.fusion.permute_x = true;
+    cell.tokens = 9;
+    cell.routing = parse_routing("uniform");
+    const Product p = product_of(make_problem(cell));
+    EXPECT_EQ(p.d.type, plain_type(Dtype::bf16));
+    const ScaleStrides x = scale_strides(p, p.a), w = scale_strides(p, p.b);
+    for (int64_t expert = 0; expert < 3; ++expert) {
+      for (int64_t row = 0; row < extent(p, expert, Axis::m); ++row)
+        for (const int64_t column : {0, 127, 128, 299})
+          EXPECT_EQ(scale_index(p, p.a, expert, row, column),
+                    memory_row(p, p.a, expert, row) * x.row + column / 128 * x.column);
+      for (const int64_t row : {0, 127, 128, 199})
+        for (const int64_t column : {0, 128, 299})
+          EXPECT_EQ(scale_index(p, p.b, expert, row, column),
+                    expert * w.expert + (kind == ScaleKind::block ? row / 128 : row) * w.row + column / 128 * w.column);
+    }
+    const double of_w = 3 * 200 * 300, of_x = static_cast<double>(p.a.rows) * 300;  // at most
+    EXPECT_GE(bytes(p), of_w);
+    EXPECT_LT(bytes(p),
+              of_w + of_x + 18 * 200 * 2 + 4.0 * static_cast<double>(scale_count(p, p.a) + scale_count(p, p.b) + 60));
+  }
+}
+
 TEST(Flops, CountRealRowsOfEveryOp) {
   for (const Op op : kOps) EXPECT_EQ(flops(product(op)), 2.0 * 6 * 6 * 10) << name(op);
 }

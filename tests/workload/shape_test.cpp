@@ -61,6 +61,50 @@ TEST(RequireValid, HasItsLimitAtExactlyTwoToThe46) {
 TEST(RequireValid, TakesTheLargestModelsBeyond32Bits) {
   EXPECT_EQ(refusal([](Shape& s) { s.layer.experts = 896, s.layer.n = 6144, s.layer.k = 7168; }).exit, Exit::yes);
 }
+TEST(RequireValid, WantsOfFp8WhatTensorCoresMultiply) {
+  const auto fp8 = [](const std::function<void(Shape&)>& change) {
+    return refusal([&](Shape& s) {
+      s.layer.dtype = Dtype::fp8, s.layer.scales = ScaleKind::block;
+      change(s);
+    });
+  };
+  EXPECT_EQ(fp8([](Shape&) {}).exit, Exit::yes);
+  EXPECT_EQ(fp8([](Shape& s) { s.layer.out_dtype = Dtype::fp16; }).exit, Exit::yes);
+  EXPECT_EQ(fp8([](Shape& s) { s.layer.scales = ScaleKind::channel, s.layer.fast_sums = true; }).exit, Exit::yes);
+  EXPECT_EQ(fp8([](Shape& s) { s.op = Op::dx; }).what, "fp8 has no dx");
+  EXPECT_EQ(fp8([](Shape& s) { s.layer.scales = ScaleKind::none; }).what, "fp8 needs scales");
+  EXPECT_EQ(fp8([](Shape& s) { s.layer.fast_sums = true; }).what, "fp8 with scales of blocks has no fast sums");
+  EXPECT_EQ(fp8([](Shape& s) { s.layer.out_dtype = Dtype::fp32; }).what, "Y of fp8 cannot be fp32");
+  EXPECT_EQ(refusal([](Shape& s) { s.layer.scales = ScaleKind::block; }).what,
+            "bf16 has no scales, no other Y and no fast sums");
+}
+TEST(FormatWord, NamesWhatDiffersFromADtype) {
+  Layer layer;
+  EXPECT_EQ(format_word(layer), "bf16");
+  layer.dtype = Dtype::fp8, layer.scales = ScaleKind::block;
+  EXPECT_EQ(format_word(layer), "fp8-block");
+  layer.scales = ScaleKind::tensor, layer.out_dtype = Dtype::fp16, layer.fast_sums = true;
+  EXPECT_EQ(format_word(layer), "fp8-tensor-fp16-fast");
+  EXPECT_EQ(result_dtype(layer), Dtype::fp16);
+}
+TEST(ShapeJson, HasTheFormatOfFp8) {
+  Shape shape;
+  shape.layer = {.model = "custom",
+                 .experts = 4,
+                 .top_k = 2,
+                 .n = 64,
+                 .k = 64,
+                 .dtype = Dtype::fp8,
+                 .scales = ScaleKind::channel,
+                 .out_dtype = Dtype::fp16,
+                 .fast_sums = true};
+  const Json json = to_json(shape);
+  EXPECT_EQ(shape_from_json(JsonAt(json, "test")), shape);
+  EXPECT_EQ(json["scales"], "channel");
+  Shape plain = shape;
+  plain.layer.dtype = Dtype::bf16, plain.layer.scales = ScaleKind::none;
+  EXPECT_FALSE(to_json(plain).contains("scales"));
+}
 TEST(RequireValid, RefusesFusionsThatContradict) {
   EXPECT_EQ(refusal([](Shape& s) {
               s.fusion = {true, true, false};

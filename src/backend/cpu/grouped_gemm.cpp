@@ -46,10 +46,10 @@ void lay_out(const Product& product, const CpuKnobs& knobs, std::vector<Task>& t
 void unpack_a(const Launch& launch, const Task& task, int64_t rows, int64_t from, int64_t depth, float* target) {
   if (is_k_major(launch.a.operand))
     for (int64_t row = 0; row < rows; ++row)
-      launch.a.unpack(task.expert, task.row + row, from, depth, target + row * launch.knobs.block_k);
+      launch.a.unpack_scaled(task.expert, task.row + row, from, depth, target + row * launch.knobs.block_k);
   else
     for (int64_t k = 0; k < depth; ++k)
-      launch.a.unpack(task.expert, from + k, task.row, rows, target + k * launch.knobs.block_m);
+      launch.a.unpack_scaled(task.expert, from + k, task.row, rows, target + k * launch.knobs.block_m);
 }
 
 /// Up to kTileColumns rows of a B whose K is contiguous to a panel, in squares of 4 x 4. The last may reach beyond
@@ -60,7 +60,7 @@ void transpose(const Input& b, int64_t expert, int64_t column, int64_t columns, 
   float rows[kTileColumns][kSteps + 4] = {};  // in different cache sets
   for (int64_t k = 0; k < depth; k += kSteps) {
     const int64_t count = std::min(kSteps, depth - k);
-    for (int64_t c = 0; c < columns; ++c) b.unpack(expert, column + c, from + k, count, rows[c]);
+    for (int64_t c = 0; c < columns; ++c) b.unpack_scaled(expert, column + c, from + k, count, rows[c]);
     for (int64_t i = 0; i < count; i += 4)
       for (int64_t c = 0; c < kTileColumns; c += 4)
         for (int64_t down = 0; down < 4; ++down)
@@ -75,7 +75,7 @@ void spread(const Input& b, int64_t expert, int64_t row, int64_t column, int64_t
   for (int64_t first = 0; first < columns; first += kPiece) {
     float piece[kPiece] = {};
     const int64_t count = std::min(kPiece, columns - first);
-    b.unpack(expert, row, column + first, count, piece);
+    b.unpack_scaled(expert, row, column + first, count, piece);
     for (int64_t c = 0; c < count; c += kTileColumns)
       std::copy_n(piece + c, kTileColumns, panels + (first + c) * pitch);
   }

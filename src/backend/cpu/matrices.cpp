@@ -1,6 +1,8 @@
 // Reading rows of operands.
 #include "backend/cpu/operands.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -33,6 +35,14 @@ void to_floats(Dtype dtype, const void* elements, int64_t count, float* target) 
     for (int64_t i = 0; i < count; ++i) target[i] = std::bit_cast<float>(uint32_t{halves[i]} << 16);
   if (dtype == Dtype::fp16)
     for (int64_t i = 0; i < count; ++i) target[i] = widen_fp16(halves[i]);
+  if (dtype == Dtype::fp8) {
+    static const std::array<float, 256> values = [] {
+      std::array<float, 256> all{};
+      for (size_t bits = 0; bits < all.size(); ++bits) all[bits] = from_fp8(static_cast<uint8_t>(bits));
+      return all;
+    }();
+    for (int64_t i = 0; i < count; ++i) target[i] = values[static_cast<const uint8_t*>(elements)[i]];
+  }
 }
 
 void from_floats(Dtype dtype, const float* values, int64_t count, void* target) {
@@ -42,6 +52,8 @@ void from_floats(Dtype dtype, const float* values, int64_t count, void* target) 
     for (int64_t i = 0; i < count; ++i) halves[i] = narrow_bf16(values[i]);
   if (dtype == Dtype::fp16)
     for (int64_t i = 0; i < count; ++i) halves[i] = to_fp16(values[i]);
+  if (dtype == Dtype::fp8)
+    for (int64_t i = 0; i < count; ++i) static_cast<uint8_t*>(target)[i] = to_fp8(values[i]);
 }
 
 void Input::unpack(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const {
@@ -51,6 +63,18 @@ void Input::unpack(int64_t expert, int64_t row, int64_t column, int64_t count, f
   if (!weights) return;
   const float weight = weight_of_row(product, weights, expert, row);
   for (int64_t i = 0; i < count; ++i) target[i] = round_to(operand.type.dtype, target[i] * weight);
+}
+
+void Input::unpack_scaled(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const {
+  unpack(expert, row, column, count, target);
+  if (!scales) return;
+  const Scales& kind = operand.type.scales;
+  const int64_t step = kind.kind == ScaleKind::block ? kind.columns : operand.columns;
+  for (int64_t first = 0, end = 0; first < count; first = end) {
+    end = std::min(count, ((column + first) / step + 1) * step - column);
+    const float factor = scale(expert, row, column + first);
+    for (int64_t i = first; i < end; ++i) target[i] *= factor;
+  }
 }
 
 Input input_a(const Product& product, const Matrices& matrices) {

@@ -36,6 +36,8 @@ struct Input {
 
   /// Elements [column, column + count) of a row, weighted but not scaled.
   void unpack(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const;
+  /// The same times their scales, rounded to fp32.
+  void unpack_scaled(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const;
   /// The scale of an element; 1 without scales.
   float scale(int64_t expert, int64_t row, int64_t column) const {
     return scales ? scales[scale_index(product, operand, expert, row, column)] : 1;

@@ -79,7 +79,7 @@ class CudaBackend : public Backend {
     auto loaded = std::make_unique<Loaded>();
     loaded->shape = problem.shape;
     loaded->operands = make_operands(product_of(problem), device_, services_, stream_->stream);
-    loaded->sampler.emplace(*stream_, services_.of(loaded->operands.product.a.type.dtype), device_.processors);
+    loaded->sampler.emplace(*stream_, services_.of(loaded->operands.product.d.type.dtype), device_.processors);
     require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
     loaded_ = std::move(loaded);
   }
@@ -134,9 +134,17 @@ class CudaBackend : public Backend {
 
   Enqueue enqueue_of(const Contender& contender) {
     Loaded& loaded = *loaded_;
+    if (contender.baseline == kLoop && has_scales(loaded.operands.product.a.type)) {
+      if (!cublaslt_) cublaslt_ = std::make_unique<CublasLt>(stream_->stream);
+      return [&](int set) {
+        run_baseline(set, [&](const GroupedGemm&) { cublaslt_->loop(loaded_->operands.scaled_gemm(set)); });
+      };
+    }
     if (contender.baseline == kLoop)
       return [&](int set) { run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
     if (contender.baseline == kGrouped) {
+      if (has_scales(loaded.operands.product.a.type))
+        throw CandidateFault(Status::illegal, "cuBLAS has no grouped GEMM of operands with scales");
       if (!has_grouped_gemm(loaded.operands.plain))
         throw CandidateFault(Status::illegal,
                              fmt::format("cuBLAS has no grouped GEMM for the operands of {}", name(loaded.shape.op)));
@@ -189,6 +197,7 @@ class CudaBackend : public Backend {
   Services services_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Cublas> cublas_;
+  std::unique_ptr<CublasLt> cublaslt_;  // for operands with scales
   KeptUnits compiled_{compiler_, kMaxCompiled};
   DeviceBuffer workspace_;
   std::unique_ptr<Loaded> loaded_;

@@ -60,20 +60,47 @@ int64_t sorted_bytes(const Product& product, const Operand& operand, const Opera
   return is_moved(product, operand) ? aligned(bytes_of(sorted)) : 0;
 }
 
+// Room for the scales of cuBLASLt, where these don't lie as it reads them.
+void make_lt_scales(Operands& o) {
+  const Product& p = o.product;
+  const ScalesForCublasLt places(p);
+  const ScaleKind kind = p.a.type.scales.kind;
+  if (kind == ScaleKind::block || (kind == ScaleKind::channel && is_moved(p, p.a))) {
+    std::vector<int64_t> of_rows;
+    for (int64_t expert = 0; expert < experts(p); ++expert)
+      for (int64_t row = 0; row < extent(p, expert, Axis::m); ++row)
+        of_rows.insert(of_rows.end(),
+                       {places.a_first[static_cast<size_t>(expert)] + row, places.a_step(extent(p, expert, Axis::m))});
+    o.a_lt_places = upload(of_rows);
+    o.a_lt_stride = aligned(places.a_first.back() * 4);
+    o.a_lt_scales = DeviceBuffer(o.sets * o.a_lt_stride);
+  }
+  if (kind == ScaleKind::block) {
+    std::vector<int64_t> of_rows;
+    for (int64_t row = 0; row < experts(p) * places.b_rows; ++row)
+      of_rows.insert(of_rows.end(), {row * places.b_columns, 1});
+    o.b_lt_places = upload(of_rows);
+    o.b_lt_stride = aligned(places.b_first(experts(p)) * 4);
+    o.b_lt_scales = DeviceBuffer(o.sets * o.b_lt_stride);
+  }
+}
+
 }  // namespace
 
 Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream) {
-  if (has_scales(product.a.type) || has_scales(product.b.type))
-    throw machine_error("the cuda backend does not compute operands with scales", "use the cpu backend");
   Operands o;
   o.plain = in_expert_order(product);
   o.first = before_last_pass(product);
   o.product = std::move(product);
   const Product& p = o.product;
-  o.a_stride = aligned(bytes_of(p.a));
+  const int64_t spare = has_scales(p.a.type) ? CublasLt::kSpareRows * row_bytes(p.a) : 0;
+  o.a_stride = aligned(bytes_of(p.a) + spare);
   o.b_stride = aligned(bytes_of(p.b));
   o.d_stride = aligned(bytes_of(p.d) + kGuardBytes);
-  const int64_t sorted_a = sorted_bytes(p, p.a, o.plain.a), sorted_b = sorted_bytes(p, p.b, o.plain.b);
+  if (has_scales(p.a.type)) o.a_scale_stride = aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
+  if (has_scales(p.b.type)) o.b_scale_stride = aligned(scale_count(p, p.b) * 4);
+  const int64_t sorted_a = is_moved(p, p.a) ? sorted_bytes(p, p.a, o.plain.a) + aligned(spare) : 0;
+  const int64_t sorted_b = sorted_bytes(p, p.b, o.plain.b);
   const int64_t sorted_d = sorted_bytes(p, p.d, o.plain.d);
   const int64_t references = 2 * aligned(result_rows(p, p.d) * p.d.columns * 4);
   if (p.weight_gradient) {
@@ -82,7 +109,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   }
 
   const auto touched = static_cast<int64_t>(bytes(p));
-  const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride;
+  const int64_t set_bytes =
+      o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride + o.a_scale_stride + o.b_scale_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
   int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
@@ -100,10 +128,13 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.a = DeviceBuffer(sets * o.a_stride);
   o.b = DeviceBuffer(sets * o.b_stride);
   o.d = DeviceBuffer(kGuardBytes + sets * o.d_stride);
+  if (o.a_scale_stride > 0) o.a_scales = DeviceBuffer(sets * o.a_scale_stride);
+  if (o.b_scale_stride > 0) o.b_scales = DeviceBuffer(sets * o.b_scale_stride);
   if (p.weight_gradient) {
     o.x = DeviceBuffer(sets * o.x_stride);
     o.dweights = DeviceBuffer(kGuardBytes + sets * o.dweights_stride);
   }
+  if (has_scales(p.a.type)) make_lt_scales(o);
   if (sums_slots(p)) o.row_of = DeviceBuffer(aligned(p.slots * 4));
   if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
   o.m_sizes = upload(p.m_sizes);
@@ -131,7 +162,34 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
   fill_operand(services, product.b, values, set, b.data() + set * b_stride, stream);
   if (product.weight_gradient)
     fill_operand(services, product.weight_gradient->x, values, set, x.data() + set * x_stride, stream);
-  services.of(product.a.type.dtype)
+  const auto fill_scales = [&](const Operand& operand, const float* scales) {
+    if (scales)
+      services.of(Dtype::fp32)
+          .fill_scales(const_cast<float*>(scales), scale_count(product, operand), values,
+                       scale_seed(product.seed + static_cast<uint64_t>(set), operand), stream);
+  };
+  fill_scales(product.a, a_scales_of(set));
+  fill_scales(product.b, b_scales_of(set));
+  const auto place = [&](const Operand& operand, const float* scales, const DeviceBuffer& to, int64_t stride,
+                         const DeviceBuffer& places, const int* from) {
+    if (to.size() == 0) return;
+    const ScaleStrides strides = scale_strides(product, operand);
+    const int64_t block = std::max<int64_t>(1, operand.type.scales.columns);
+    services.of(Dtype::fp32)
+        .place_scales({.out = to.as<float>(set * stride),
+                       .scales = scales,
+                       .places = places.as<long long>(),
+                       .from = from,
+                       .rows = places.size() / 16,
+                       .columns = strides.column == 0 ? 1 : (operand.columns + block - 1) / block,
+                       .row_stride = strides.row,
+                       .column_stride = strides.column},
+                      stream);
+  };
+  place(product.a, a_scales_of(set), a_lt_scales, a_lt_stride, a_lt_places,
+        a_rows.size() > 0 ? a_rows.as<int>() : nullptr);
+  place(product.b, b_scales_of(set), b_lt_scales, b_lt_stride, b_lt_places, nullptr);
+  services.of(product.d.type.dtype)
       .fill_weights(weights.as<float>(), product.slots, has_exact_weights(product, values), product.seed, stream);
 }
 
@@ -144,6 +202,13 @@ void Operands::fill_operand(Services& services, const Operand& operand, Values v
   services.of(operand.type.dtype)
       .fill(memory, operand.rows * operand.columns, values, product.seed + static_cast<uint64_t>(set),
             stream_of(operand.matrix), stream);
+}
+
+const float* Operands::a_scales_of(int set) const {
+  return a_scales.size() > 0 ? a_scales.as<float>(set * a_scale_stride) : nullptr;
+}
+const float* Operands::b_scales_of(int set) const {
+  return b_scales.size() > 0 ? b_scales.as<float>(set * b_scale_stride) : nullptr;
 }
 
 char* Operands::d_of(int set) const { return d.data() + kGuardBytes + set * d_stride; }
@@ -185,6 +250,7 @@ RowWeights Operands::result_weights() const {
 Args Operands::args(int set) const {
   const int64_t arrays = set * 3 * experts(product);
   const auto* const of = pointers.as<const void*>() + arrays;
+  const ScaleStrides x_scales = scale_strides(product, product.a), w_scales = scale_strides(product, product.b);
   return {.x = a.data() + set * a_stride,
           .w = b.data() + set * b_stride,
           .y = takes_another_pass(product) ? d_sorted.data() : d_of(set),
@@ -201,7 +267,14 @@ Args Operands::args(int set) const {
           .x_of = of,
           .w_of = of + experts(product),
           .y_of = pointers.as<void*>() + arrays + 2 * experts(product),
-          .m = product.m};
+          .m = product.m,
+          .x_scales = a_scales_of(set),
+          .w_scales = b_scales_of(set),
+          .x_scale_row = x_scales.row,
+          .x_scale_step = x_scales.column,
+          .w_scale_expert = w_scales.expert,
+          .w_scale_row = w_scales.row,
+          .w_scale_step = w_scales.column};
 }
 
 GroupedGemm Operands::gemm(int set) const {
@@ -209,6 +282,12 @@ GroupedGemm Operands::gemm(int set) const {
           .a = is_moved(product, product.a) ? a_sorted.data() : a.data() + set * a_stride,
           .b = is_moved(product, product.b) ? b_sorted.data() : b.data() + set * b_stride,
           .d = is_moved(product, product.d) ? d_sorted.data() : d_of(set)};
+}
+
+ScaledGemm Operands::scaled_gemm(int set) const {
+  return {.gemm = gemm(set),
+          .a_scales = a_lt_scales.size() > 0 ? a_lt_scales.as<float>(set * a_lt_stride) : a_scales_of(set),
+          .b_scales = b_lt_scales.size() > 0 ? b_lt_scales.as<float>(set * b_lt_stride) : b_scales_of(set)};
 }
 
 void Operands::sort_inputs(Services& services, int set, cudaStream_t stream) const {

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/libraries/cublas.h"
+#include "backend/cuda/libraries/cublaslt.h"
 #include "backend/cuda/verify/service.h"
 #include "kernels/args.h"
 #include "workload/product.h"
@@ -17,6 +17,12 @@ struct Operands {
   int sets = 0;
   int64_t a_stride = 0, b_stride = 0, d_stride = 0;  // bytes from set to set
   DeviceBuffer a, b, d;
+  int64_t a_scale_stride = 0, b_scale_stride = 0;  // the same of scales
+  DeviceBuffer a_scales, b_scales;
+  // For baselines: scales as cuBLASLt reads them, by sets, and where those of each row of A in expert order and of each
+  // row of B's blocks go ([rows][2]: the first, the distance to the next). Empty where they lie so already.
+  DeviceBuffer a_lt_scales, b_lt_scales, a_lt_places, b_lt_places;
+  int64_t a_lt_stride = 0, b_lt_stride = 0;
   DeviceBuffer m_sizes, gather_indices, weights, counters;
   DeviceBuffer pointers;                // [sets][3][experts]: each expert's A, B and D
   DeviceBuffer a_rows, b_rows, d_rows;  // row maps of operands that are not in place; else empty
@@ -40,6 +46,11 @@ struct Operands {
   RowWeights result_weights() const;
   /// The plain GEMM behind the problem: on operands as they are, or on the sorted copies of those that are moved.
   GroupedGemm gemm(int set) const;
+  /// Scales of A and B of a set; null without.
+  const float* a_scales_of(int set) const;
+  const float* b_scales_of(int set) const;
+  /// The same GEMM of operands with scales.
+  ScaledGemm scaled_gemm(int set) const;
   /// Copies inputs that are moved to their sorted copies, and the GEMM's result to D.
   void sort_inputs(Services& services, int set, cudaStream_t stream) const;
   void unsort_result(Services& services, int set, cudaStream_t stream) const;
@@ -56,8 +67,7 @@ struct Operands {
 constexpr int64_t kGuardBytes = 4096;
 
 /// Allocates and fills with random values. Rotation covers three times the L2 cache, with at least two sets unless one
-/// alone is that large and two don't fit. Throws OutOfMemory with the size before allocating anything, Exit::machine
-/// for operands with scales.
+/// alone is that large and two don't fit. Throws OutOfMemory with the size before allocating anything.
 Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream);
 
 }  // namespace moetune

@@ -105,8 +105,38 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
   require(fusion.fp32_dw, "--fp32-dw", Op::dw);
   require(fusion.sum_slots, "--sum-slots", Op::dx);
   require(fusion.weight_gradient, "--weight-gradient", Op::dx);
+  const bool fp8 = std::ranges::find(dtypes, Dtype::fp8) != dtypes.end();
+  if (!fp8 && (!options.scales.empty() || !options.out_dtypes.empty() || options.fast_sums))
+    throw request_error(
+        fmt::format("{} belongs to --dtype fp8, which is not listed", !options.scales.empty()       ? "--scales"
+                                                                      : !options.out_dtypes.empty() ? "--out-dtype"
+                                                                                                    : "--fast-sums"));
+  const std::vector<std::string> scales = list_words(options.scales, "--scales", {"block"});
+  if (options.fast_sums && std::ranges::count(scales, "block") == std::ssize(scales))
+    throw request_error("--fast-sums has no meaning for scales of blocks, which end every 128 of k",
+                        "add --scales channel or tensor");
   if (fusion.fp32_dw && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
     throw request_error("--fp32-dw has no meaning for --dtype fp32", "dW of fp32 inputs is fp32");
+}
+
+// A layer for each dtype; of fp8 one for each kind of scales and dtype of Y.
+std::vector<Layer> layers_of(const Model& model, Projection projection, int64_t tp, int64_t ep,
+                             std::span<const Dtype> dtypes, const CellOptions& options) {
+  std::vector<Layer> layers;
+  for (const Dtype dtype : dtypes) {
+    Layer layer = make_layer(model, projection, dtype, tp, ep);
+    if (dtype != Dtype::fp8) {
+      layers.push_back(layer);
+      continue;
+    }
+    for (const std::string& scales : list_words(options.scales, "--scales", {"block"}))
+      for (const std::string& result : list_words(options.out_dtypes, "--out-dtype", {"bf16"})) {
+        layer.scales = parse_scales(scales), layer.out_dtype = parse_dtype(result);
+        layer.fast_sums = options.fast_sums && layer.scales != ScaleKind::block;
+        layers.push_back(layer);
+      }
+  }
+  return layers;
 }
 
 // The cells of one shape: its routings, each with its tokens.
@@ -157,6 +187,7 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
 
 std::vector<std::string> projection_words() { return {"up", "down"}; }
 std::vector<std::string> op_words() { return {"fwd", "dx", "dw"}; }
+std::vector<std::string> out_dtype_words() { return {"bf16", "fp16"}; }
 
 using Options = CellOptions;
 constexpr CellOption kOptions[] = {
@@ -172,7 +203,11 @@ constexpr CellOption kOptions[] = {
     {"op", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]", "LIST", &Options::ops, op_words},
     {"tokens", "Such as 1,16,64-4096*4 [256, or as recorded]", "LIST", &Options::tokens},
     {"routing", "Such as uniform,zipf:1.0,trace:FILE [uniform]", "LIST", &Options::routings, routing_words},
-    {"dtype", "bf16, fp16, fp32 [bf16]", "LIST", &Options::dtypes, dtype_names},
+    {"dtype", "bf16, fp16, fp32, fp8 (e4m3) [bf16]", "LIST", &Options::dtypes, dtype_names},
+    {"scales", "Of fp8: block (X 1x128, W 128x128), channel (a row of X, of W), tensor [block]", "LIST",
+     &Options::scales, scale_names},
+    {"out_dtype", "Of Y, where X and W are fp8: bf16, fp16 [bf16]", "LIST", &Options::out_dtypes, out_dtype_words},
+    {"fast_sums", "Sum fp8 in the tensor core's registers alone (--scales channel, tensor)", &Options::fast_sums},
     {"tp", "Ranks that share each expert's width", "LIST", &Options::tp},
     {"ep", "Ranks that share the experts", "LIST", &Options::ep},
     {"permute_x", "Gather rows of X while loading (of up, where both projections are listed)", &Fusion::permute_x},
@@ -203,6 +238,7 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
     if (one.list) set.list(typed_name(one), options.*one.list, one.placeholder, one.help, one.words);
     if (one.value) set.value(typed_name(one), options.*one.value, one.placeholder, one.help, one.words);
     if (one.flag) set.flag(typed_name(one), options.fusion.*one.flag, one.help);
+    if (one.on) set.flag(typed_name(one), options.*one.on, one.help);
   }
   set.group("Options");
 }
@@ -228,12 +264,11 @@ std::vector<Cell> make_cells(const CellOptions& options) {
       for (const int64_t ep : integers(options.ep, "--ep", kMaxExperts))
         for (const Projection projection : projections)
           for (const Op op : ops)
-            for (const Dtype dtype : dtypes) {
-              Shape shape{make_layer(model, projection, dtype, tp, ep), op,
-                          fusion_of(options.fusion, projection, both)};
+            for (const Layer& layer : layers_of(model, projection, tp, ep, dtypes, options)) {
+              Shape shape{layer, op, fusion_of(options.fusion, projection, both)};
               if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
               if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
-              if (op == Op::dw && dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
+              if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
               require_valid(shape);
               add_cells(shape, routings, tokens, seed, known, cells);
             }
@@ -254,6 +289,11 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
   add("--projection", std::string(name(layer.projection)), name(Projection::up));
   add("--op", std::string(name(cell.shape.op)), name(Op::fwd));
   add("--dtype", std::string(name(layer.dtype)));
+  if (layer.dtype == Dtype::fp8) {
+    add("--scales", std::string(name(layer.scales)));
+    add("--out-dtype", std::string(name(layer.out_dtype)), name(Dtype::bf16));
+    if (layer.fast_sums) arguments.emplace_back("--fast-sums");
+  }
   add("--tp", std::to_string(layer.tp), "1");
   add("--ep", std::to_string(layer.ep), "1");
   add("--tokens", std::to_string(cell.tokens));

@@ -13,21 +13,24 @@ namespace moetune {
 
 /// As typed; an empty text or list was not given.
 struct CellOptions {
-  std::vector<std::string> models = {}, projections = {}, ops = {}, tokens = {}, routings = {}, dtypes = {};
+  std::vector<std::string> models = {}, projections = {}, ops = {}, tokens = {}, routings = {}, dtypes = {},
+                           scales = {}, out_dtypes = {};
   std::string experts = {}, top_k = {}, hidden = {}, intermediate = {}, n = {}, k = {}, tp = {}, ep = {}, seed = {};
   std::string suite = {};  // a name or a file, instead of all others but the seed
   Fusion fusion = {};
+  bool fast_sums = false;
 
   bool operator==(const CellOptions&) const = default;
 };
 
-/// One of them but --suite: of `list`, `value` and `flag` the member that it sets.
+/// One of them but --suite: of `list`, `value`, `flag` and `on` the member that it sets.
 struct CellOption {
   const char *name, *help;  // "top_k", as suites spell it: --top-k
   const char* placeholder = nullptr;
   std::vector<std::string> CellOptions::*list = nullptr;
   std::string CellOptions::*value = nullptr;
   bool Fusion::*flag = nullptr;
+  bool CellOptions::*on = nullptr;
   std::vector<std::string> (*words)() = nullptr;
 
   constexpr CellOption(const char* n, const char* h, const char* p, std::vector<std::string> CellOptions::*member,
@@ -36,6 +39,7 @@ struct CellOption {
   constexpr CellOption(const char* n, const char* h, const char* p, std::string CellOptions::*member)
       : name(n), help(h), placeholder(p), value(member) {}
   constexpr CellOption(const char* n, const char* h, bool Fusion::*member) : name(n), help(h), flag(member) {}
+  constexpr CellOption(const char* n, const char* h, bool CellOptions::*member) : name(n), help(h), on(member) {}
 };
 std::span<const CellOption> cell_options();
 /// "--top-k".
@@ -62,11 +66,11 @@ std::vector<SuitePart> suite_from_json(const JsonAt& json);
 /// `title` is the heading of these options in --help.
 void declare(OptionSet& set, CellOptions& options, const std::string& title = "Cells: the product of these lists");
 
-/// The product, in the order model, tp, ep, projection, op, dtype, routing, tokens; duplicates dropped. A trace that
-/// names no layer becomes one cell per recorded layer, and without --tokens has its recorded count. With both
-/// projections, permute_x and sum_slots go to up, permute_y, topk_weights and weight_gradient to down; with several
-/// ops, accumulate and fp32_dw go to dw, sum_slots and weight_gradient to dx. Of a suite, the products of its parts one
-/// after another; --seed is for those that name none. Exit::request errors name the option.
+/// The product, in the order model, tp, ep, projection, op, dtype, scales, dtype of Y, routing, tokens; duplicates
+/// dropped. A trace that names no layer becomes one cell per recorded layer, and without --tokens has its recorded
+/// count. With both projections, permute_x and sum_slots go to up, permute_y, topk_weights and weight_gradient to down;
+/// with several ops, accumulate and fp32_dw go to dw, sum_slots and weight_gradient to dx. Of a suite, the products of
+/// its parts one after another; --seed is for those that name none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 
 /// The options that make this cell alone, except for the name of its model: "--experts", "8", "--top-k", ...

@@ -87,7 +87,8 @@ void declare(OptionSet& set, DeviceOptions& options) {
   set.group("Device");
   set.value("--device", options.device, "WORD",
             "auto (a GPU if there is one), cpu, cuda, cuda:1; for tune, cuda:all, and with --dry-run h200, b200, ...; "
-            "for doctor, all", device_words);
+            "for doctor, all",
+            device_words);
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   declare_packs(set, options.packs);
   set.value("--measured", options.measured, "FILE",

@@ -60,7 +60,8 @@ bool holds(const Criterion& criterion, const Cell& cell) {
 std::string cell_word(std::string_view option, const std::string& word, const TunedTable& table) {
   if (option == "projection") return std::string(name(parse_projection(word)));
   if (option == "op") return std::string(name(parse_op(word)));
-  if (option == "dtype") return std::string(name(parse_dtype(word)));
+  if (option == "dtype" || option == "out_dtype") return std::string(name(parse_dtype(word)));
+  if (option == "scales") return std::string(name(parse_scales(word)));
   if (option == "routing") return text(parse_routing(word));
   const auto has = [&](const Entry& entry) { return entry.cell.shape.layer.model == word; };
   return std::ranges::any_of(table.entries, has) ? word : find_model(word).name;
@@ -76,7 +77,7 @@ std::vector<Criterion> criteria_of(const TunedTable& table, const CellOptions& o
   }
   for (const CellOption& one : cell_options()) {
     Criterion criterion{one.name, typed_name(one), {}};
-    if (one.flag && options.fusion.*one.flag) criterion.wanted = {"true"};
+    if ((one.flag && options.fusion.*one.flag) || (one.on && options.*one.on)) criterion.wanted = {"true"};
     Words given = one.list ? options.*one.list : Words();
     if (one.value && !(options.*one.value).empty()) given = {options.*one.value};
     const bool named = one.list && &(options.*one.list) != &options.tokens;

@@ -26,6 +26,7 @@ void read_key(const std::string& key, const JsonAt& value, CellOptions& options)
     if (one.list) (options.*one.list).push_back(typed(value));
     if (one.value) options.*one.value = typed(value);
     if (one.flag) options.fusion.*one.flag = value.boolean();
+    if (one.on) options.*one.on = value.boolean();
   }
 }
 

@@ -74,7 +74,7 @@ double distance_of_rows(const RoutingFigures& a, const RoutingFigures& b) {
 double distance_of_shapes(const Shape& a, const Shape& b) {
   const auto size = [](int64_t x, int64_t y) { return doublings(static_cast<double>(x), static_cast<double>(y)); };
   return size(a.layer.n, b.layer.n) + size(a.layer.k, b.layer.k) +
-         (a.fusion != b.fusion || a.layer.dtype != b.layer.dtype ? kOtherFusion : 0);
+         (a.fusion != b.fusion || format_word(a.layer) != format_word(b.layer) ? kOtherFusion : 0);
 }
 
 constexpr int64_t kWhole = 1 << 18;  // a domain with no more combinations is looked at whole

@@ -12,7 +12,7 @@
 namespace moetune {
 namespace {
 
-constexpr int kBoxColumns = 64;  // of 16 bits: a row of the 128-byte swizzle
+constexpr int kBoxBytes = 128;  // a row of the 128-byte swizzle
 
 Expression letter(Axis axis) { return axis == Axis::m ? "m" : axis == Axis::n ? "n" : "k"; }
 
@@ -26,7 +26,7 @@ MapRule map_of(const Product& product, std::string field, std::string pointer, c
           .dtype = operand.type.dtype,
           .sizes = {columns_expression(product, operand)},
           .strides = {stride_of(product, operand)},
-          .box_columns = kBoxColumns,
+          .box_columns = kBoxBytes / static_cast<int>(size_bytes(operand.type.dtype)),
           .box_rows = box_rows,
           .l2_promotion = 128};
 }
@@ -162,7 +162,14 @@ const std::vector<ArgsField>& args_fields() {
                                                 {"w_of", offsetof(Args, w_of)},
                                                 {"y_of", offsetof(Args, y_of)},
                                                 {"maps", offsetof(Args, maps)},
-                                                {"m", offsetof(Args, m), Kind::int64}};
+                                                {"m", offsetof(Args, m), Kind::int64},
+                                                {"x_scales", offsetof(Args, x_scales)},
+                                                {"w_scales", offsetof(Args, w_scales)},
+                                                {"x_scale_row", offsetof(Args, x_scale_row), Kind::int64},
+                                                {"x_scale_step", offsetof(Args, x_scale_step), Kind::int64},
+                                                {"w_scale_expert", offsetof(Args, w_scale_expert), Kind::int64},
+                                                {"w_scale_row", offsetof(Args, w_scale_row), Kind::int64},
+                                                {"w_scale_step", offsetof(Args, w_scale_step), Kind::int64}};
   return fields;
 }
 

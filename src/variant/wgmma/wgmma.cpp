@@ -55,7 +55,7 @@ const KnobList<Knobs>& list() {
 }
 
 LaunchPlan plan(const Knobs& c, const Shape& shape) {
-  const WgmmaProblem problem = wgmma_problem(shape);
+  const WgmmaProblem problem = wgmma_problem(c, shape);
   const BoxRows x = x_boxes(c, problem);
   return {.threads = 128 * (1 + c.consumers),
           .shared_bytes = wgmma_layout(c, problem).bytes,

@@ -11,8 +11,9 @@
 
 namespace moetune {
 
-/// What of a shape the kernel depends on, in terms of its product: X, W and Y are its operands a, b and d.
-WgmmaProblem wgmma_problem(const Shape& shape);
+/// What of a shape the kernel with these knobs depends on, in terms of its product: X, W and Y are its operands a, b
+/// and d.
+WgmmaProblem wgmma_problem(const WgmmaKnobs& knobs, const Shape& shape);
 
 /// Why the kernel can't run with these knobs, or nothing.
 std::optional<std::string> wgmma_illegal(const WgmmaKnobs& knobs, const Shape& shape, const DeviceInfo& device);
@@ -21,7 +22,8 @@ std::optional<std::string> wgmma_illegal(const WgmmaKnobs& knobs, const Shape& s
 struct WgmmaCost {
   Constants of;
   double latency = of.at("latency"), step = of.at("step"), drained_step = of.at("drained_step"), turn = of.at("turn");
-  double wgmma = of.at("wgmma"), wgmma_column = of.at("wgmma_column"), load_rate = of.at("load_rate");
+  double promoted_sum = of.at("promoted_sum"), wgmma = of.at("wgmma"), wgmma_column = of.at("wgmma_column"),
+         load_rate = of.at("load_rate");
   double all_load_rate = of.at("all_load_rate"), unshared_load = of.at("unshared_load");
   double stored_sum = of.at("stored_sum"), staged_tile = of.at("staged_tile");
   double clock_under_power = of.at("clock_under_power"), read_rate = of.at("read_rate");

@@ -43,6 +43,7 @@ struct Model {
   const bool sums_rows = p.ragged == Axis::k;  // dW
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double in_bytes = static_cast<double>(size_bytes(p.a.type.dtype));
+  const bool promotes = has_scales(p.a.type) && !p.fast_sums;
   const double columns = ceil_div(n, c.block_n);
 
   double tile_rows(int rows) const { return ceil_div(sums_rows ? m : rows, c.block_m); }
@@ -85,14 +86,18 @@ struct Model {
     return c.block_k * (w + x) * in_bytes;
   }
 
-  double multiplied_rows(double rows) const { return c.swap ? ceil_div(rows, 8) * 8 : ceil_div(rows, 64) * 64; }
+  double multiplied_rows(double rows) const {
+    if (c.swap && promotes) return c.block_m;
+    return c.swap ? ceil_div(rows, 8) * 8 : ceil_div(rows, 64) * 64;
+  }
 
   // What a block's consumers take for one step along k.
   double multiply_cycles(double rows) const {
     const double a = c.swap ? c.block_n : multiplied_rows(rows), b = c.swap ? multiplied_rows(rows) : c.block_n;
     const double wgmma = std::max(b / 2, cost.wgmma + cost.wgmma_column * b);
-    const double all = c.block_k / 16.0 * a / 64 * wgmma;
-    const double between = cost.step + (c.in_flight == 0 ? cost.drained_step : 0);
+    const double all = c.block_k * in_bytes / 32 * a / 64 * wgmma;  // 32 bytes along k at a time
+    const double promoted = promotes ? cost.promoted_sum * sums(c) * c.block_k * in_bytes / kSwizzleBytes : 0;
+    const double between = cost.step + (c.in_flight == 0 ? cost.drained_step + promoted : 0);
     return pingpong(c) ? all + between + cost.turn : std::max(all, all / c.consumers + between);
   }
 

@@ -25,13 +25,14 @@ struct Chooser {
   const WgmmaCost& cost;
   const Problem& problem;
   DeviceInfo device;
-  const WgmmaProblem of_kernel = wgmma_problem(problem.shape);
+  const WgmmaProblem of_kernel = wgmma_problem({}, problem.shape);
   std::vector<std::pair<double, Knobs>> seen = {};
 
   // With as many stages as fit.
   void look_at(Knobs c) {
     c.stages = kMostWgmmaStages;
-    while (c.stages > 2 && wgmma_layout(c, of_kernel).bytes > device.shared_memory_per_block) --c.stages;
+    const WgmmaProblem of_tile = wgmma_problem(c, problem.shape);
+    while (c.stages > 2 && wgmma_layout(c, of_tile).bytes > device.shared_memory_per_block) --c.stages;
     if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(cost, c, problem, device), c);
   }
 
@@ -94,12 +95,18 @@ void look_at_sums(Chooser& chooser, Knobs c) {
 
 // Tiles of an expert's rows, which are on the N side: the last tile multiplies only the rows that it has.
 void look_at_rows(Chooser& chooser, Knobs c) {
+  const int row = swizzle_columns(chooser.of_kernel);  // of the swizzle
+  // Where sums are promoted, swapped tiles multiply all of their rows.
+  const std::vector<std::pair<bool, int>> ways =
+      chooser.of_kernel.promotes ? std::vector<std::pair<bool, int>>{{true, 1}, {true, 0}, {false, 1}, {false, 0}}
+                                 : std::vector<std::pair<bool, int>>{{c.swap, c.in_flight}};
   for (const Gather gather : {Gather::tiles, Gather::first})
-    for (const int block_k : {kSwizzleColumns, 2 * kSwizzleColumns}) {
-      c.block_k = block_k, c.gather = gather;
-      c.tma_x = gather == Gather::first || !chooser.of_kernel.permutes_x;
-      chooser.look_at_tiles(c);
-    }
+    for (const int block_k : {row, 2 * row})
+      for (const auto& [swap, in_flight] : ways) {
+        c.block_k = block_k, c.gather = gather, c.swap = swap, c.in_flight = in_flight;
+        c.tma_x = gather == Gather::first || !chooser.of_kernel.permutes_x;
+        chooser.look_at_tiles(c);
+      }
   const std::pair<TileOrder, Pace> turns[] = {
       {TileOrder::fixed, Pace::own}, {TileOrder::dynamic, Pace::own}, {TileOrder::fixed, Pace::common}};
   for (const Knobs& tile : chooser.fastest(kFastest))
@@ -124,7 +131,7 @@ WgmmaKnobs wgmma_default(const WgmmaCost& cost, const Problem& problem, const De
   Chooser chooser{.cost = cost, .problem = problem, .device = with_assumed(device, kAssumed)};
   const Knobs plain{.block_m = 16,
                     .block_n = 128,
-                    .block_k = kSwizzleColumns,
+                    .block_k = swizzle_columns(chooser.of_kernel),
                     .stages = 2,
                     .raster = Raster::m,
                     .consumers = 2,

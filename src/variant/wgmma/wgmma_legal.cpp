@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/scales.h"
 #include "variant/unit.h"
 #include "variant/variant.h"
 #include "workload/product.h"
@@ -31,7 +32,7 @@ std::string looked_up(const Shape& shape) {
 constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::block_m, "block_m must be a multiple of 16 in 16 to 256"},
     {WgmmaRule::block_n, "block_n must be a multiple of 16 in 16 to 256"},
-    {WgmmaRule::block_k, "block_k must be 64 or 128"},
+    {WgmmaRule::block_k, "block_k must be {columns} or {twice}"},
     {WgmmaRule::stages, "stages must lie in 2 to {stages}"},
     {WgmmaRule::group, "group must lie in 1 to {group}"},
     {WgmmaRule::consumers, "consumers must be 1, 2 or 3"},
@@ -85,13 +86,13 @@ static_assert(std::size(kSentences) == static_cast<size_t>(WgmmaRule::registers)
 std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Shape& shape) {
   const auto found = std::ranges::find(kSentences, rule, [](const auto& one) { return one.first; });
   using fmt::arg;
-  return fmt::format(fmt::runtime(found->second), arg("stages", kMostWgmmaStages), arg("group", kMostGroup),
-                     arg("mix", kMostMix), arg("hold", kMostHold), arg("store_rows", kStoreRows),
-                     arg("experts", kMostSortedExperts), arg("swizzle", kSwizzleColumns),
-                     arg("m_side", c.swap ? "block_n, with swap=yes," : "block_m, with swap=no,"),
-                     arg("across", across_columns(c, p)),
-                     arg("in_pairs", across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : ""),
-                     arg("gathering", gathering(shape.op)), arg("looked_up", looked_up(shape)));
+  return fmt::format(
+      fmt::runtime(found->second), arg("stages", kMostWgmmaStages), arg("group", kMostGroup), arg("mix", kMostMix),
+      arg("hold", kMostHold), arg("store_rows", kStoreRows), arg("experts", kMostSortedExperts),
+      arg("swizzle", kSwizzleColumns), arg("columns", swizzle_columns(p)), arg("twice", 2 * swizzle_columns(p)),
+      arg("m_side", c.swap ? "block_n, with swap=yes," : "block_m, with swap=no,"), arg("across", across_columns(c, p)),
+      arg("in_pairs", across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : ""),
+      arg("gathering", gathering(shape.op)), arg("looked_up", looked_up(shape)));
 }
 
 // Rows that tensor copies and tiles count in 32 bits.
@@ -124,9 +125,9 @@ bool serialises(const Knobs& c, const Product& p) {
 
 }  // namespace
 
-WgmmaProblem wgmma_problem(const Shape& shape) {
+WgmmaProblem wgmma_problem(const Knobs& c, const Shape& shape) {
   const Product p = before_last_pass(product_of(shape));
-  const bool sums_rows = p.ragged == Axis::k;
+  const bool sums_rows = p.ragged == Axis::k, blocks = p.a.type.scales.kind == ScaleKind::block;
   return {.permutes_x = gathers_rows(p.a.order, p.b.order, sums_rows),
           .looks_up_rows = p.d.order != RowOrder::in_place || weights_result(p),
           .w_across = !is_k_major(p.b),
@@ -134,14 +135,25 @@ WgmmaProblem wgmma_problem(const Shape& shape) {
           .stores_sums = p.d.type.dtype == Dtype::fp32,
           .experts = static_cast<int>(shape.layer.local_experts()),
           .element_bytes = static_cast<int>(size_bytes(p.a.type.stage)),
-          .weight_bytes = p.weighting == Weighting::result ? 4 : 2};
+          .weight_bytes = p.weighting == Weighting::result ? 4 : 2,
+          .x_scale_bytes = blocks                 ? x_block_scale_bytes(c.block_m, c.block_k)
+                           : has_scales(p.a.type) ? row_scale_bytes(c.block_m)
+                                                  : 0,
+          .w_scale_bytes = blocks                 ? w_block_scale_bytes(c.block_n, c.block_k)
+                           : has_scales(p.b.type) ? row_scale_bytes(c.block_n)
+                                                  : 0,
+          .promotes = has_scales(p.a.type) && !p.fast_sums};
 }
 
 std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
-  if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16}, {Op::fwd, Op::dx, Op::dw})) return reason;
+  if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp8}, {Op::fwd, Op::dx, Op::dw}))
+    return reason;
   if (device.compute_capability != 90) return "wgmma needs sm_90a";
-  if (shape.layer.k % 8 != 0 || shape.layer.n % 8 != 0) return "wgmma needs n and k in multiples of 8";
-  const WgmmaProblem problem = wgmma_problem(shape);
+  const int64_t k_step = shape.layer.dtype == Dtype::fp8 ? 16 : 8;
+  if (shape.layer.k % k_step != 0 || shape.layer.n % 8 != 0)
+    return k_step == 8 ? "wgmma needs n and k in multiples of 8"
+                       : "wgmma needs n in multiples of 8 and k of 16 for fp8";
+  const WgmmaProblem problem = wgmma_problem(c, shape);
   if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;
   if (const WgmmaRule rule = broken_rule(c, problem); rule != WgmmaRule::none) return text(rule, c, problem, shape);
   const Product product = product_of(shape);

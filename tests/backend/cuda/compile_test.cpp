@@ -405,6 +405,24 @@ TEST(Plants, AllCompile) {
   }
 }
 
+TEST(Plants, OfFp8CompileToo) {
+  for (const Fp8Plant& one : kFp8Plants) {
+    Shape shape = shape_of(Dtype::fp8, 384, 512, {.permute_x = one.gathers});
+    shape.layer.scales = one.deep ? ScaleKind::channel : ScaleKind::block;
+    const Candidate candidate = parse_candidate(one.candidate);
+    ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
+    const std::string unit = find_variant("wgmma").unit(candidate, shape);
+    const std::string folder = testing::TempDir() + "/moetune-fp8-plants";
+    plant_kernels(one.plant, folder);
+    const CompiledUnit right = compile_units({&unit, 1}, {.arch = "sm_90a", .sources = kernel_sources()}).front();
+    const CompiledUnit wrong = compile_units({&unit, 1}, {.arch = "sm_90a", .sources = kernel_sources(folder)}).front();
+    std::filesystem::remove_all(folder);
+    EXPECT_EQ(right.result.status, Status::ok) << one.plant.fault << ": " << right.log;
+    EXPECT_EQ(wrong.result.status, Status::ok) << one.plant.fault << ": " << wrong.log;
+    EXPECT_NE(wrong.cubin, right.cubin) << one.plant.fault;
+  }
+}
+
 TEST(Plants, ASentenceMustStandThereOnce) {
   const Plant plant{"of this test", "mma", "mma.cuh", "once", "twice"};
   EXPECT_EQ(with_plant("not once", plant), "not twice");

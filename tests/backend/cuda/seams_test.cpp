@@ -14,26 +14,21 @@ namespace {
 // Scales lie beside each stage, a float a row; they come from where the top-k weights are.
 constexpr std::string_view kPolicies = R"(
 struct ScaledRows {
-  static constexpr int stage_bytes(int rows) { return rows * 4; }
-  template <class Block>
+  static constexpr bool at_end = false;
+  static constexpr int stage_bytes(int rows, int) { return rows * 4; }
+  template <class Block, int threads>
   struct Loader {
     const float* scales = nullptr;
-    __forceinline__ void begin(const Block& block, const typename Block::Tile& tile) {
+    __forceinline__ void begin(const Block& block, const typename Block::Tile& tile, const auto&, const auto&) {
       scales = block.args.topk_weights + tile.row;
     }
-    __forceinline__ void issue(const Block& block, const typename Block::Tile&, int stage, int) const {
-      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                       moetune::shared_address(block.x_scales(stage))),
-                   "l"(scales), "r"(stage_bytes(Block::block_m)), "r"(block.full(stage))
-                   : "memory");
-    }
     __forceinline__ void copy(const Block& block, const typename Block::Tile& tile, int stage, int) const {
-      for (int i = threadIdx.x; i < Block::block_m; i += 128)
+      for (int i = threadIdx.x % threads; i < Block::block_m; i += threads)
         moetune::cp_async<4>(moetune::shared_address(block.x_scales(stage)) + i * 4, scales + i, i < tile.rows);
     }
   };
-  static __forceinline__ float scaled(const moetune::Args& args, float value, long long row, long long) {
-    return value * args.topk_weights[row];
+  static __forceinline__ float of(const moetune::Args& args, long long row, long long) {
+    return args.topk_weights[row];
   }
 };
 
@@ -45,23 +40,6 @@ struct NegatedElement {
     bits[threadIdx.x] ^= 0x80008000u;
     moetune::fence_async_shared();
     moetune::warpgroup_sync();
-  }
-};
-
-struct ScaledStages {
-  static constexpr bool restarts = true;
-  template <int columns>
-  static __forceinline__ void after_stage(const auto& group, const auto&, int stage, int, auto& sums) {
-    add<columns, 0>(sums, *reinterpret_cast<const float*>(group.block.x_scales(stage)));
-  }
-  template <int columns, int g, int groups, int size>
-  static __forceinline__ void add(float (&sums)[groups][size], float scale) {
-    if constexpr (g < groups) {
-      float part[columns / 2];
-      moetune::read_sums<g>(part);
-      for (int i = 0; i < columns / 2; ++i) sums[g][i] += scale * part[i];
-      add<columns, g + 1>(sums, scale);
-    }
   }
 };
 
@@ -82,7 +60,7 @@ const Line kScales = {kPlainX, "using X = moetune::OperandType<moetune::bf16, Sc
 const Line kTransform = {kPlainX, "using X = moetune::OperandType<moetune::bf16, moetune::NoScales, NegatedElement>;"};
 const Line kStages = {kPlainX,
                       "using X = moetune::OperandType<moetune::bf16, ScaledRows, moetune::SameElement>;\n"
-                      "  using AfterStage = ScaledStages;"};
+                      "  using AfterStage = moetune::Promote;"};
 const Line kJoined = {"using Function = moetune::Identity<moetune::bf16>;", "using Function = ProductOfColumns;"};
 
 Shape shape_of() {

@@ -26,6 +26,9 @@ double entering_value(const Product& p, const Operand& operand, Values values, i
   const int64_t at = memory_row(p, operand, expert, row) * operand.columns + column;
   const float value =
       round_to(operand.type.dtype, operand_value(values, p.seed, stream_of(operand.matrix), static_cast<uint64_t>(at)));
+  if (has_scales(operand.type))
+    return static_cast<double>(value) *
+           static_cast<double>(scale_value(p, operand, values, scale_index(p, operand, expert, row, column)));
   if (operand.matrix != p.a.matrix || p.weighting != Weighting::a) return value;
   const auto in_order = static_cast<size_t>(first_row(p, operand, expert) + row);
   return round_to(operand.type.dtype, value * topk_weight(p, values, p.gather_indices[in_order]));

@@ -68,6 +68,15 @@ extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, co
                                        const float* weights, bool round_weights, int rows, long long width) {
   moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
 }
+extern "C" __global__ void place_scales(float* out, const float* scales, const long long* places, const int* from,
+                                        long long rows, long long columns, long long row_stride, long long column_stride) {
+  moetune::place_scales(out, scales, places, from, rows, columns, row_stride, column_stride);
+}
+extern "C" __global__ void dequantise(float* out, const Element* in, const int* from, const float* scales, long long first,
+                                      long long rows, long long width, long long row_block, long long column_block, long long row_stride,
+                                      long long column_stride) {
+  moetune::dequantise(out, in, from, scales, first, rows, width, row_block, column_block, row_stride, column_stride);
+}
 extern "C" __global__ void widen(float* out, const Element* in, unsigned long long count) { moetune::widen(out, in, count); }
 extern "C" __global__ void compare(const Element* d, const float* reference, const int* to, moetune::RowWeights weights,
                                    long long rows, long long n, const float* rms, long long rms_rows, int precision,
@@ -108,6 +117,22 @@ void Service::fill(void* out, int64_t count, Values values, uint64_t seed, int s
 void Service::fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const {
   launch(module_->kernel("fill_weights"), kManyBlocks, kThreads, stream, out, count, base_of(seed, kStreamWeights),
          quarters ? 3 : 2);
+}
+
+void Service::fill_scales(float* out, int64_t count, Values values, uint64_t seed, cudaStream_t stream) const {
+  launch(module_->kernel("fill_weights"), kManyBlocks, kThreads, stream, out, count, base_of(seed, kStreamWeights),
+         values == Values::integer ? 4 : 5);
+}
+
+void Service::place_scales(const PlacedScales& s, cudaStream_t stream) const {
+  launch(module_->kernel("place_scales"), blocks_for(s.rows), kThreads, stream, s.out, s.scales, s.places, s.from,
+         s.rows, s.columns, s.row_stride, s.column_stride);
+}
+
+void Service::dequantise(const DequantisedRows& rows, cudaStream_t stream) const {
+  launch(module_->kernel("dequantise"), blocks_for(rows.rows), kThreads, stream, rows.out, rows.in, rows.from,
+         rows.scales, rows.first, rows.rows, rows.width, rows.row_block, rows.column_block, rows.row_stride,
+         rows.column_stride);
 }
 
 void Service::move_rows(const RowMove& move, cudaStream_t stream) const {

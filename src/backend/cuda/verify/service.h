@@ -17,6 +17,7 @@ struct ComparisonCounts {
   unsigned long long mismatches = 0;
   unsigned long long first = ~0ull;
   double error = 0;
+  double rounding = 0;
   unsigned max_ulps_bits = 0;
   unsigned padding = 0;
 };
@@ -52,6 +53,28 @@ struct WeighedRows {
   int64_t width = 0;
 };
 
+/// Scales of rows [rows, columns] that are put elsewhere: those of row from[i], or i, at out[places[i][0] + column *
+/// places[i][1]].
+struct PlacedScales {
+  float* out = nullptr;
+  const float* scales = nullptr;
+  const long long* places = nullptr;
+  const int* from = nullptr;
+  int64_t rows = 0, columns = 0;
+  int64_t row_stride = 0, column_stride = 0;
+};
+
+/// Rows [rows, width] of an operand with scales: from[i], or without a map first + i.
+struct DequantisedRows {
+  float* out = nullptr;
+  const void* in = nullptr;  // elements of the service's dtype
+  const int* from = nullptr;
+  const float* scales = nullptr;
+  int64_t first = 0, rows = 0, width = 0;
+  int64_t row_block = 1, column_block = 1;  // that a scale covers
+  int64_t row_stride = 0, column_stride = 0;
+};
+
 /// The text of the service kernels of one dtype; it includes that of finish_unit.
 std::string service_unit(Dtype dtype);
 /// Kernels of the last pass, kernels/finish.cuh, alone; and those that sort rows by expert, kernels/route.cuh.
@@ -66,6 +89,11 @@ class Service {
   void fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream) const;
   /// Fills top-k weights as topk_weight says, in quarters where has_exact_weights.
   void fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const;
+  /// Fills scales as scale_value says; `seed` is scale_seed's.
+  void fill_scales(float* out, int64_t count, Values values, uint64_t seed, cudaStream_t stream) const;
+  void place_scales(const PlacedScales& scales, cudaStream_t stream) const;
+  /// Rows of fp8 elements times their scales, in fp32; see kernels/dequantise.cuh.
+  void dequantise(const DequantisedRows& rows, cudaStream_t stream) const;
   /// Between expert order and the layer's order, weighted or not.
   void move_rows(const RowMove& move, cudaStream_t stream) const;
   /// Elements of the service's dtype as fp32.

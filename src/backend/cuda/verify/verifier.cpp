@@ -27,6 +27,14 @@ constexpr double kMaxUlpsAdded = 2.75;
 // NVIDIA tensor cores", 2021): half an ulp of fp32 too near to zero on average, each time in the same direction.
 double max_error_of_sums(int64_t terms) { return std::ldexp(static_cast<double>(terms) / 16, -24); }
 
+// Tensor cores align the products of 32 fp8 elements with the sum, and keep 13 bits of the fraction (DeepSeek-V3
+// report, 3.3.2): half of the last on average. Promoted sums begin anew every kScaleBlock terms, so that these errors
+// are small beside a rounding to 16 bits; fast ones go on.
+constexpr double kMostOverMean = 4;  // of the errors of single elements
+double max_error_of_fp8_sums(const Product& p) {
+  return std::ldexp(p.fast_sums ? static_cast<double>(p.k) / 32 : 4.0, -14);
+}
+
 // Rounding errors are spread evenly over half an ulp: their rms is at most 2^-bits / sqrt(3) of the value. fp32 results
 // have none of their own; 2^-18 is for sums in another order.
 double max_normalised_error(Dtype dtype, bool twice, int64_t terms) {
@@ -103,6 +111,42 @@ void Verifier::measure_reference(Result& result) const {
   copy_to_device(result.rms.data(), rms.data(), rms.size() * sizeof(float));
 }
 
+void Verifier::multiply_dequantised(float* sums, Cublas& cublas) const {
+  const Operands& o = operands_;
+  const Product& p = o.product;
+  const auto rows_of = [](const Product& product, const Operand& operand) {
+    const Scales& scales = operand.type.scales;
+    const ScaleStrides strides = scale_strides(product, operand);
+    return DequantisedRows{.width = operand.columns,
+                           .row_block = std::max<int64_t>(1, scales.rows),
+                           .column_block = std::max<int64_t>(1, scales.columns),
+                           .row_stride = strides.row,
+                           .column_stride = strides.column};
+  };
+  const int64_t most = p.m_sizes.empty() ? 0 : std::ranges::max(p.m_sizes);
+  const DeviceBuffer a(std::max<int64_t>(1, most) * p.k * 4), b(p.n * p.k * 4);
+  Product one = o.plain;
+  one.a.type = one.b.type = one.d.type = plain_type(Dtype::fp32);
+  one.b.rows = p.n;
+  for (int64_t expert = 0; expert < experts(p); ++expert) {
+    const int64_t m = extent(p, expert, Axis::m), first = first_row(p, p.d, expert);
+    if (m == 0) continue;
+    DequantisedRows of_a = rows_of(p, p.a), of_b = rows_of(p, p.b);
+    of_a.out = a.as<float>(), of_a.in = o.a.data(), of_a.scales = o.a_scales_of(0), of_a.rows = m;
+    if (o.a_rows.size() > 0)
+      of_a.from = o.a_rows.as<int>() + first;
+    else
+      of_a.first = first;
+    of_b.out = b.as<float>(), of_b.in = o.b.data() + expert * p.n * p.k, of_b.rows = p.n;
+    of_b.scales = o.b_scales_of(0) + expert * scale_strides(p, p.b).expert;
+    services_.of(p.a.type.dtype).dequantise(of_a, stream_);
+    services_.of(p.b.type.dtype).dequantise(of_b, stream_);
+    one.m_sizes = {static_cast<int32_t>(m)}, one.first_rows = {0, m}, one.a.rows = one.d.rows = m;
+    cublas.loop({.product = one, .a = a.data(), .b = b.data(), .d = reinterpret_cast<char*>(sums + first * p.n)}, true);
+  }
+  require(cudaStreamSynchronize(stream_), "the reference failed");
+}
+
 void Verifier::make_references(Values values, Cublas& cublas) const {
   const Product& p = operands_.product;
   operands_.fill(services_, values, 0, stream_);
@@ -118,7 +162,10 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
     operands_.fill_before(services_, values, 0, stream_);
     results_[0].service.widen(sums.as<float>(), operands_.d_of(0), owned_rows(p, p.d) * p.d.columns, stream_);
   }
-  cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = sums.data()}, true);
+  if (has_scales(p.a.type))
+    multiply_dequantised(sums.as<float>(), cublas);
+  else
+    cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = sums.data()}, true);
   require(cudaStreamSynchronize(stream_), "the reference failed");
   check_sums(p, values, sums.as<float>());
   if (sums_slots(p)) {
@@ -233,11 +280,16 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding, std::opt
     const Dtype dtype = result.operand.type.dtype;
     const double error = result.squares > 0 ? std::sqrt(counts[i].error / result.squares) : 0;
     const double ulps = max_ulps(counts[i]);
-    const double most = dtype == Dtype::fp32   ? std::ldexp(1, 10)
-                        : rounds_before_adding ? kMaxUlpsAdded
-                        : twice                ? kMaxUlpsTwice
-                                               : kMaxUlps;
-    const double norm = max_normalised_error(dtype, twice, result.terms);
+    double most = dtype == Dtype::fp32   ? std::ldexp(1, 10)
+                  : rounds_before_adding ? kMaxUlpsAdded
+                  : twice                ? kMaxUlpsTwice
+                                         : kMaxUlps;
+    double norm = max_normalised_error(dtype, twice, result.terms);
+    if (has_scales(operands_.product.a.type)) {
+      const double own = result.squares > 0 ? std::sqrt(counts[i].rounding / result.squares) : 0;
+      norm = 1.05 * own + (operands_.product.fast_sums ? max_error_of_fp8_sums(operands_.product) : 0);
+      most += std::ldexp(kMostOverMean * max_error_of_fp8_sums(operands_.product), significand_bits(dtype));
+    }
     if (i == 0) verdict.normalised_error = error, verdict.max_ulps = ulps;  // those of D
     if (!(ulps <= most))
       verdict.reason = fmt::format("an element{} is {:.3g} ulps off on random inputs, more than {:.3g}",

@@ -58,6 +58,8 @@ class Verifier {
   Result result_of(const Operand& operand, const DeviceBuffer& memory, int64_t stride) const;
 
   void clear_output(Values values) const;
+  /// Sums of operands with scales: each expert's are dequantised and multiplied in fp32.
+  void multiply_dequantised(float* sums, Cublas& cublas) const;
   void make_references(Values values, Cublas& cublas) const;
   /// How large the results on random inputs are: in all, and root mean squares of those that ulps are measured by.
   void measure_reference(Result& result) const;

@@ -11,7 +11,8 @@ INSTANTIATE_TEST_SUITE_P(Arch, ServiceUnit, testing::Values("sm_80", "sm_90a"),
                          [](const auto& test) { return test.param; });
 
 TEST_P(ServiceUnit, CompilesForEveryDtypeWithoutSpills) {
-  const std::string units[] = {service_unit(Dtype::bf16), service_unit(Dtype::fp16), service_unit(Dtype::fp32)};
+  const std::string units[] = {service_unit(Dtype::bf16), service_unit(Dtype::fp16), service_unit(Dtype::fp32),
+                               service_unit(Dtype::fp8)};
   const CompilerOptions options{.arch = GetParam(), .sources = kernel_sources(), .cache = false};
   for (const CompiledUnit& unit : compile_units(units, options)) {
     EXPECT_EQ(unit.result.status, Status::ok) << unit.result.reason << unit.log;

@@ -1,0 +1,18 @@
+// Room for scales beside a stage of an fp8 operand. Both compilers read this.
+#pragma once
+#include "args.h"
+
+namespace moetune {
+
+/// The most blocks of kScaleBlock rows that `rows` rows touch, from a multiple of `rows` on.
+constexpr int blocks_across(int rows) {
+  const int step = rows & -rows;  // tiles begin at multiples of it
+  return (2 * kScaleBlock - 1 - (step < kScaleBlock ? step : kScaleBlock) + rows) / kScaleBlock;
+}
+
+/// Bytes of a stage's scales, fp32: of blocks of 1 x 128 in X, of 128 x 128 in W, and of rows.
+constexpr int x_block_scale_bytes(int rows, int columns) { return columns / kScaleBlock * rows * 4; }
+constexpr int w_block_scale_bytes(int rows, int columns) { return columns / kScaleBlock * blocks_across(rows) * 4; }
+constexpr int row_scale_bytes(int rows) { return rows * 4; }
+
+}  // namespace moetune

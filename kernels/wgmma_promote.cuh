@@ -1,0 +1,245 @@
+// Sums that are promoted: wgmma starts each part of a stage from zero, in registers of its own, and what it made is
+// added to the tile's fp32 sums, times the scales of that part where these are of blocks. With in_flight=1 wgmma works
+// in two sets of registers: it makes the next part in one while the other is added.
+#pragma once
+#include "scales.h"
+#include "wgmma_ptx.cuh"
+
+namespace moetune {
+
+// A thread's places in a tile: sums 4 v ... of group g are of rows m_row(g) and m_row(g) + 8 of wgmma's M side and of
+// columns 8 v + n_column() and the next of its N side.
+template <class Block>
+struct WgmmaPlaces {
+  static __forceinline__ int m_row(const WgmmaWarpgroup<Block>& group, int g) {
+    return (group.first_group + g) * kGroupRows + static_cast<int>(threadIdx.x % 128) / 32 * 16 +
+           static_cast<int>(threadIdx.x % 32) / 4;
+  }
+  static __forceinline__ int n_column() { return threadIdx.x % 4 * 2; }
+};
+
+// sum += part.
+template <class Block>
+struct NoFactors {
+  static constexpr bool reads_late = false;
+  __forceinline__ void read(const auto&...) {}
+  template <int size>
+  __forceinline__ void add(const auto&, int /*stage*/, const float (&part)[size], float (&sum)[size]) const {
+#pragma unroll
+    for (int i = 0; i < size; ++i) sum[i] += part[i];
+  }
+};
+
+// sum += part * scale of the row of X * scale of the block of W, where X is on wgmma's M side.
+template <class Block>
+struct BlockFactors {
+  static constexpr bool reads_late = false;
+  static constexpr int blocks = blocks_across(Block::block_n);
+  // Whether each eight columns are in the same block in every tile.
+  static constexpr bool aligned = Block::block_n % kScaleBlock == 0 || kScaleBlock % Block::block_n == 0;
+  float factor[blocks][2];
+  int first_end;  // columns of the tile in its first block
+
+  __forceinline__ void read(const WgmmaWarpgroup<Block>& group, const Block::Tile& tile, int stage, int part, int g) {
+    const float* const x = reinterpret_cast<const float*>(group.block.x_scales(stage)) + part * Block::block_m +
+                           WgmmaPlaces<Block>::m_row(group, g);
+    const float* const w = reinterpret_cast<const float*>(group.block.w_scales(stage)) + part * blocks;
+#pragma unroll
+    for (int i = 0; i < blocks; ++i) factor[i][0] = x[0] * w[i], factor[i][1] = x[8] * w[i];
+    first_end = kScaleBlock - tile.column % kScaleBlock;
+  }
+  template <int size>
+  __forceinline__ void add(const auto&, int /*stage*/, const float (&part)[size], float (&sum)[size]) const {
+#pragma unroll
+    for (int v = 0; v < size / 4; ++v)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float one = factor[aligned ? v * 8 / kScaleBlock : 0][i / 2];
+        if constexpr (!aligned) {
+          if (v * 8 >= first_end) one = factor[1][i / 2];
+          if (blocks > 2 && v * 8 >= first_end + kScaleBlock) one = factor[blocks - 1][i / 2];
+        }
+        sum[v * 4 + i] += part[v * 4 + i] * one;
+      }
+  }
+};
+
+// The same where W is on wgmma's M side: a group's rows are in one block. Each thread has many rows of X, so it reads
+// their scales as it adds.
+template <class Block>
+struct SwappedBlockFactors {
+  static constexpr bool reads_late = true;
+  static constexpr int blocks = blocks_across(Block::block_n);
+  float w;
+  int part;
+
+  __forceinline__ void read(const WgmmaWarpgroup<Block>& group, const Block::Tile& tile, int stage, int of_part,
+                            int g) {
+    const int block =
+        blocks == 1 ? 0 : (tile.column % kScaleBlock + (group.first_group + g) * kGroupRows) / kScaleBlock;
+    w = reinterpret_cast<const float*>(group.block.w_scales(stage))[of_part * blocks + block];
+    part = of_part;
+  }
+  template <int size>
+  __forceinline__ void add(const WgmmaWarpgroup<Block>& group, int stage, const float (&products)[size],
+                           float (&sum)[size]) const {
+    const float* const x = reinterpret_cast<const float*>(group.block.x_scales(stage)) + part * Block::block_m +
+                           WgmmaPlaces<Block>::n_column();
+#pragma unroll
+    for (int v = 0; v < size / 4; ++v) {
+      const float2 two = *reinterpret_cast<const float2*>(x + v * 8);
+      const float low = two.x * w, high = two.y * w;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[v * 4 + i] += products[v * 4 + i] * (i % 2 ? high : low);
+    }
+  }
+};
+
+template <class Block>
+using WgmmaFactors =
+    typename Choice<!Block::AfterStage::scaled, NoFactors<Block>,
+                    typename Choice<Block::swapped, SwappedBlockFactors<Block>, BlockFactors<Block>>::type>::type;
+
+// Scales of rows, which multiply the sums of a tile at its end; they lie beside its last stage.
+template <class Block>
+__forceinline__ void scale_rows(const WgmmaWarpgroup<Block>& group, int stage, typename Block::Sums& sum) {
+  const auto* const x = reinterpret_cast<const float*>(group.block.x_scales(stage));
+  const auto* const w = reinterpret_cast<const float*>(group.block.w_scales(stage));
+  const float* const down = Block::swapped ? w : x;
+  const float* const across = (Block::swapped ? x : w) + WgmmaPlaces<Block>::n_column();
+#pragma unroll
+  for (int v = 0; v < Block::width / 8; ++v) {
+    asm volatile("" ::: "memory");  // or all scales would be loaded first
+    const float2 two = *reinterpret_cast<const float2*>(across + v * 8);
+#pragma unroll
+    for (int g = 0; g < Block::groups; ++g) {
+      const int row = WgmmaPlaces<Block>::m_row(group, g);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[g][v * 4 + i] *= down[row + i / 2 * 8] * (i % 2 ? two.y : two.x);
+    }
+  }
+}
+
+// Multiplies the stages of a tile. A unit is what wgmma makes at a time: a part of kScaleBlock columns along k, of one
+// group.
+template <class Multiplier>
+struct WgmmaPromotion {
+  using Block = Multiplier::TheBlock;
+  using Tile = Block::Tile;
+  using Sums = Block::Sums;
+  using Factors = WgmmaFactors<Block>;
+  static constexpr int groups = Block::groups, units = Block::halves * groups;
+  static constexpr bool ahead = Block::knobs.in_flight > 0;
+
+  Multiplier& multiplier;
+  const Multiplier::Operands& first;
+  const Tile& tile;
+  Sums& sum;
+
+  __forceinline__ WgmmaPromotion(Multiplier& m, const Multiplier::Operands& operands, const Tile& t, Sums& s)
+      : multiplier(m), first(operands), tile(t), sum(s) {}
+
+  // Leaves the last stage unreleased, and returns its number.
+  __forceinline__ int run(int count) {
+    if constexpr (ahead) return run_ahead(count);
+    int last = 0;
+#pragma unroll 1
+    for (int k = 0; k < count; ++k) {
+      last = multiplier.stage.index;
+      wait_for_stage();
+      multiply_units<0>(last, k + 1 < count);
+      multiplier.stage.advance();
+    }
+    return last;
+  }
+
+ private:
+  __forceinline__ void wait_for_stage() {
+    barrier_wait(multiplier.group.block.full(multiplier.stage.index), multiplier.stage.parity);
+    if constexpr (Block::by_rows) fence_async_shared();
+  }
+  __forceinline__ void release(int stage) const { multiplier.release(multiplier.group.block.empty(stage)); }
+
+  template <int unit, int set>
+  __forceinline__ void issue(int stage) const {
+    wgmma_fence();
+    multiplier.template issue_part<unit / groups, unit % groups, set>(first, stage);
+    wgmma_commit();
+  }
+  template <int unit, int set>
+  __forceinline__ void add(const Factors& factors, int stage) {
+    float part[Block::width / 2];
+    read_sums<set>(part);
+    factors.add(multiplier.group, stage, part, sum[unit % groups]);
+  }
+
+  template <int unit>
+  __forceinline__ void multiply_units(int stage, bool releases) {
+    if constexpr (unit < units) {
+      Factors factors;
+      factors.read(multiplier.group, tile, stage, unit / groups, unit % groups);
+      issue<unit, 0>(stage);
+      wgmma_wait<0>();
+      constexpr bool last = unit + 1 == units;
+      if (last && !Factors::reads_late && releases) release(stage);
+      add<unit, 0>(factors, stage);
+      if (last && Factors::reads_late && releases) release(stage);
+      multiply_units<unit + 1>(stage, releases);
+    }
+  }
+
+  // Units alternate between two sets of registers, so a turn has an even number of them: one stage or two.
+  static constexpr int turn = 2 * units;
+  Factors factors_[2];
+  int stage_of_[2];
+
+  // Straight from unit to unit, the first issued before: the assembler must see that no set is written between.
+  __forceinline__ int run_ahead(int count) {
+    wait_for_stage();
+    begin<0>();
+    int left = count;
+#pragma unroll 1
+    for (; left > turn / units; left -= turn / units) go_on<1, turn>();
+    if constexpr (turn > units) {
+      if (left == 2) {
+        go_on<1, turn - 1>();
+        wgmma_wait<0>();
+        return finish<turn - 1>(false);
+      }
+    }
+    go_on<1, units - 1>();
+    wgmma_wait<0>();
+    return finish<units - 1>(false);
+  }
+  template <int i>
+  __forceinline__ void begin() {
+    const int stage = multiplier.stage.index;
+    stage_of_[i % 2] = stage;
+    factors_[i % 2].read(multiplier.group, tile, stage, i % units / groups, i % groups);
+    issue<i % units, i % 2>(stage);
+    if constexpr (i % units == units - 1) multiplier.stage.advance();
+  }
+  // Issues units `from` to `to` of a turn, and adds the one before each.
+  template <int from, int to>
+  __forceinline__ void go_on() {
+    if constexpr (from <= to) {
+      if constexpr (from % units == 0) wait_for_stage();
+      begin<from % turn>();
+      wgmma_wait<1>();
+      finish<from - 1>(true);
+      go_on<from + 1, to>();
+    }
+  }
+  // Adds what unit `i` of a turn made, and returns its stage.
+  template <int i>
+  __forceinline__ int finish(bool releases) {
+    const int stage = stage_of_[i % 2];
+    constexpr bool last = i % units == units - 1;
+    if (last && !Factors::reads_late && releases) release(stage);
+    add<i % units, i % 2>(factors_[i % 2], stage);
+    if (last && Factors::reads_late && releases) release(stage);
+    return stage;
+  }
+};
+
+}  // namespace moetune
