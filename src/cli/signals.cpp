@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/system/process.h"
 
 namespace moetune {
 namespace {
@@ -17,6 +18,7 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only
 
 void on_signal(int signal) {
   if (stop.exchange(true)) {
+    kill_children();
     std::signal(signal, SIG_DFL);
     std::raise(signal);
     return;
@@ -46,7 +48,10 @@ const std::atomic<bool>& stop_on_signals() {
 }
 
 void end_on_signals() {
-  set_handler([](int) { ::_exit(static_cast<int>(Exit::interrupted)); });
+  set_handler([](int) {
+    kill_children();
+    ::_exit(static_cast<int>(Exit::interrupted));
+  });
 }
 
 void hold_standard_descriptors() {

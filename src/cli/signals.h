@@ -5,10 +5,11 @@
 namespace moetune {
 
 /// From now on the first SIGINT, SIGTERM or SIGHUP sets the flag returned (and says so on standard error), the second
-/// ends the process at once. A signal that was ignored before (nohup) stays ignored.
+/// ends the process and its children at once. A signal that was ignored before (nohup) stays ignored.
 const std::atomic<bool>& stop_on_signals();
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the process at once with Exit::interrupted. An ignored one stays ignored.
+/// From now on SIGINT, SIGTERM and SIGHUP end the process and its children at once with Exit::interrupted. An ignored
+/// one stays ignored.
 void end_on_signals();
 
 /// Writes to closed pipes and past file size limits fail with an error instead of a signal.

@@ -4,14 +4,16 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree
 
 import pytest
 import yaml
 
-from conftest import BINARY, CPU, FEW, PLANTED, SOURCE, validate
+from conftest import BINARY, CPU, FEW, PLANTED, SOURCE, validate, wait_until_gone
 from test_readme import require_names, require_options
 
 LARGER = [*CPU, "--experts", "4", "--top-k", "2", "--n", "256", "--k", "256", "--set", "threads=1", *FEW]
@@ -114,6 +116,20 @@ def test_against_a_program_of_another_protocol(room):
     other = worker_script(room, "os.write(3, (json.dumps({'id': ask['id'], 'ok': {'protocol': 99}}) + '\\n').encode())")
     text = room.error(3, "check", "moetune-table.json", *CPU, "--against", other)
     assert f"{other} speaks version 99 of the worker protocol, this program version 1" in text
+
+
+def test_ctrl_c_ends_a_program_that_does_not_answer_and_what_it_started(room):
+    room.made_table("moetune-table.json")
+    other = room.path / room.write("other", "#!/bin/sh\nsleep 600 &\necho $$ $! > pids.new\nmv pids.new pids\nwait\n")
+    other.chmod(0o755)
+    process = room.start("check", "moetune-table.json", *CPU, "--against", other)
+    while not (room.path / "pids").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert all([wait_until_gone(pid) for pid in (room.path / "pids").read_text().split()])
 
 
 # --- formats ---

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -21,6 +23,16 @@ extern char** environ;
 
 namespace moetune {
 namespace {
+
+// The children that run, 0 = a free place: static, because a signal handler can reach nothing else. Children for which
+// there is no place end by themselves, when their socket closes.
+std::array<std::atomic<pid_t>, 256> children{};
+static_assert(std::atomic<pid_t>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+
+void replace_child(pid_t before, pid_t after) {
+  for (std::atomic<pid_t>& place : children)
+    if (pid_t expected = before; place.compare_exchange_strong(expected, after)) return;
+}
 
 // A copy above the standard descriptors and the child's socket, so that no dup2 below can overwrite another's source.
 Fd moved_up(int fd) { return Fd(::fcntl(fd, F_DUPFD_CLOEXEC, 10)); }
@@ -96,6 +108,7 @@ Child::Child(const std::vector<std::string>& command) {
     pid_ = 0;
     throw failed(reason);
   }
+  replace_child(0, pid_);
 }
 
 Child::Child(Child&& other) noexcept
@@ -119,7 +132,7 @@ std::optional<Ending> Child::wait(double seconds) {
     int status = 0;
     const pid_t got = ::waitpid(pid_, &status, WNOHANG);
     if (got == pid_ || (got < 0 && errno == ECHILD)) {
-      pid_ = 0;
+      replace_child(std::exchange(pid_, 0), 0);
       if (got < 0) return Ending{};  // already reaped elsewhere: its exit status is unknown
       return WIFSIGNALED(status) ? Ending{WTERMSIG(status), 0} : Ending{0, WEXITSTATUS(status)};
     }
@@ -133,6 +146,11 @@ std::optional<Ending> Child::kill(double seconds) {
   if (!running()) return std::nullopt;
   ::kill(-pid_, SIGKILL);
   return wait(seconds);
+}
+
+void kill_children() {
+  for (const std::atomic<pid_t>& child : children)
+    if (const pid_t pid = child; pid > 0) ::kill(-pid, SIGKILL);
 }
 
 }  // namespace moetune

@@ -49,4 +49,7 @@ class Child {
   Fd errors_;
 };
 
+/// SIGKILL to every child of this process that still runs and to what it started. A signal handler may call it.
+void kill_children();
+
 }  // namespace moetune
