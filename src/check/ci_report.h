@@ -16,7 +16,7 @@ struct CheckRun {
 };
 
 /// One test case per cell: failures are findings of exit code 1, errors those of exit code 4, which are skipped cases
-/// with Undecided::pass. The mean is a case where there is one. A fault is a case of its own with an error: cells after
+/// with Undecided::pass. The mean is a case where there is one. A fault is a separate case with an error: cells after
 /// it have not passed.
 std::string junit_xml(const CheckResult& result, const CheckRun& run);
 

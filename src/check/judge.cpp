@@ -26,7 +26,8 @@ struct CellCheck {
   bool done = false;     // listeners have the finding
 };
 
-// A set of rounds, divided among looks. Where `loaded`, the first look is over the operands that are there.
+// A set of rounds, divided among looks; it ends early when the cell is clearly equivalent. Where `loaded`, the first
+// look is over the operands that are there.
 Rounds measure_set(const Problem& problem, const Lineup& lineup, const CheckRequest& request, Limits& limits,
                    bool loaded) {
   Rounds set;
@@ -35,6 +36,7 @@ Rounds measure_set(const Problem& problem, const Lineup& lineup, const CheckRequ
     if (look > 0 || !loaded) load(lineup, problem);
     const int share = rounds * (look + 1) / looks - rounds * look / looks;
     append(set, measure_rounds(lineup.runners, share, request.sample, limits.quiet));
+    if (is_clearly_equivalent(undisturbed(set, limits.quiet), lineup, limits.threshold)) break;
   }
   return undisturbed(set, limits.quiet);
 }
@@ -61,10 +63,19 @@ bool stays(const Problem& problem, const Lineup& lineup, const CheckRequest& req
   }
 }
 
+// A set that does not wait for undisturbed processors: waiting could not change a clear result.
+Rounds measure_at_once(const Problem& problem, const Lineup& lineup, const CheckRequest& request, Limits limits) {
+  limits.quiet = {.control = limits.quiet.control, .stop = limits.stop};
+  return measure_set(problem, lineup, request, limits, true);
+}
+
 // Measures sets of rounds until they decide or max_rounds are used. True where they show a regression.
 bool screen(const Problem& problem, const Lineup& lineup, const CheckRequest& request, Limits& limits, Rounds& all) {
   const int set = std::max(request.rounds, 1);
-  all = measure_set(problem, lineup, request, limits, true);
+  const bool waits = limits.quiet.waits() && request.looks >= kFewest;
+  if (waits) all = measure_at_once(problem, lineup, request, limits);
+  if (waits && is_clearly_equivalent(all, lineup, limits.threshold)) return false;
+  all = measure_set(problem, lineup, request, limits, !waits);
   for (int done = set;; done += set) {
     if (change_of_ratio(all, lineup).high < limits.threshold || *limits.stop) return false;
     if (shows_regression(all, lineup, limits.threshold)) return true;

@@ -15,8 +15,8 @@ namespace moetune {
 enum class Finding { equivalent, improved, regressed, inconclusive, wrong_result, failed, untrusted };
 std::string_view name(Finding finding);
 
-/// What may decide a finding that is inconclusive or untrusted: more rounds; the same check again, on a quiet machine;
-/// a new table, where the table's own times are too uncertain.
+/// What may settle an inconclusive or untrusted finding: more rounds; the same check again on a quiet machine; or a new
+/// table, if the times in this one are too uncertain.
 enum class Remedy { none, rounds, again, tune };
 
 struct CellFinding {
@@ -95,7 +95,9 @@ void require_comparable(const TunedTable& table, const DeviceInfo& device);
 /// ratio is too uncertain and the winner's time grew by more than the control's.
 /// With `against` nothing of the table but its winners is used: the same winner is measured here and there in the same
 /// rounds, and change = here / there - 1. Both sides keep their operands at the same time.
-///   equivalent    the interval lies below the threshold, or at the end of all rounds the median does; it is no wider
+///   equivalent    the interval lies below the threshold (2.5 times the interval, if a set ends after five looks or
+///   more
+///                 and before its last), or at the end of all rounds the median does; it is no wider
 ///                 than the threshold to each side, or doesn't pass minus the threshold either
 ///   improved      it lies below the threshold, the median is below minus the threshold and the interval below 0, and
 ///                 it is a discovery among all cells; else it is equivalent, or with a wide interval inconclusive
@@ -148,13 +150,13 @@ std::string judged_by(const CellFinding& finding, const CheckResult& result);
 /// machine that became slower.
 std::vector<std::string> reasons(const CheckResult& result);
 
-/// "The geometric mean over 3 cells changed by +0.1 % ± 0.3 %: equivalent."; empty where there is none.
+/// "The geometric mean over 3 cells changed by +0.1 % ± 0.3 %: equivalent; ..."; empty if there is none.
 std::string mean_text(const CheckResult& result);
 
-/// What a check says, in a sentence.
+/// The result of a check in a sentence.
 std::string sentence(const CheckResult& result);
 
-/// A table for people, and what it says in a sentence; a fault is told after it.
+/// A table for people, then the result in a sentence, then the fault if there is one.
 std::string markdown(const CheckResult& result);
 
 struct UpdatedTable {

@@ -95,7 +95,7 @@ std::string change_text(const CellFinding& finding) {
   return percent_text(is_told_by_time(finding) ? finding.time_change : finding.change);
 }
 
-constexpr double kMostPercent = 1000;  // more tells nothing
+constexpr double kMostPercent = 1000;  // a larger figure means nothing
 
 std::string detectable_text(const CellFinding& finding) {
   const double percent = 100 * finding.detectable;
@@ -127,8 +127,8 @@ std::vector<std::string> reasons(const CheckResult& result) {
 std::string mean_text(const CheckResult& result) {
   if (!result.mean) return "";
   const MeanFinding& mean = *result.mean;
-  return fmt::format("The geometric mean over {} cells changed by {}: {}; {:.1f} % would have been found.", mean.cells,
-                     percent_text(mean.change), name(mean.finding), 100 * mean.detectable);
+  return fmt::format("The geometric mean over {} cells changed by {}: {}; a change of {:.1f} % would have been found.",
+                     mean.cells, percent_text(mean.change), name(mean.finding), 100 * mean.detectable);
 }
 
 std::string sentence(const CheckResult& result) {

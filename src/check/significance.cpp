@@ -15,6 +15,7 @@ constexpr double kControlElsewhere = 2;  // with less than that, ratios still co
 constexpr double kControlStayed = 1.15;  // the limit where rounds with a slow control were left out
 constexpr double kSure = 1.7;            // half widths of a 95 % interval: 3.3 standard deviations, 1 in 2000 by chance
 constexpr double kSurerWhenNoisy = 6;    // the same, where the interval is wider than the threshold
+constexpr double kClear = 2.5;           // half widths within which a cell is clearly equivalent
 constexpr double kDeviations = 1.959964;  // standard deviations in half a 95 % interval
 
 std::string percent(double log_change) { return fmt::format("{:+.1f} %", 100 * std::expm1(log_change)); }
@@ -185,6 +186,12 @@ bool shows_regression(const Rounds& rounds, const Lineup& lineup, double thresho
   const Estimate ratio = change_of_ratio(rounds, lineup);
   if (lineup.paired || half_width(ratio) <= threshold) return shows_regression(ratio, threshold);
   return shows_regression(ratio, threshold) || shows_regression(excess_of_time(rounds, lineup), threshold);
+}
+
+bool is_clearly_equivalent(const Rounds& rounds, const Lineup& lineup, double threshold) {
+  if (rounds.looks.size() < kFewest || (!lineup.paired && control_moved(rounds, lineup) > kControlStayed)) return false;
+  const Estimate change = change_of_ratio(rounds, lineup);
+  return std::abs(change.value) + kClear * half_width(change) < threshold;
 }
 
 double chance_of_slowdown(const Estimate& change, double threshold) {

@@ -111,8 +111,8 @@ TEST(CheckMarkdown, TellsTheMean) {
       MeanFinding{.finding = Finding::regressed, .change = {0.06, 0.055, 0.065}, .detectable = 0.054, .cells = 2};
   const std::string text = markdown(result);
   EXPECT_TRUE(holds(text,
-                    "The geometric mean over 2 cells changed by +6.0 % ± 0.5 %: regressed; 5.4 % would have been "
-                    "found.\n"))
+                    "The geometric mean over 2 cells changed by +6.0 % ± 0.5 %: regressed; a change of 5.4 % would "
+                    "have been found.\n"))
       << text;
   EXPECT_TRUE(text.ends_with("2 cells: their geometric mean regressed by more than 5 %, but no single cell.\n"))
       << text;

@@ -429,14 +429,32 @@ TEST(Check, ABudgetEndsPatience) {
   EXPECT_EQ(checking.one(tuned()).rounds, 30);  // it is seen twice all the same
 }
 
+struct Looking : Checking {
+  explicit Looking(Script script) : Checking(std::move(script)) { request.looks = 8, request.rounds = 42; }
+};
+
 TEST(Check, RoundsAreSharedOutToLooks) {
-  Checking checking({});
-  checking.request.looks = 8;
-  checking.request.rounds = 42;
+  Looking checking(slowed(1.1));
+  const CellFinding finding = checking.one(tuned());
+  EXPECT_EQ(finding.finding, Finding::regressed);
+  EXPECT_EQ(finding.rounds, 84);
+  EXPECT_EQ(checking.backend.loads, 16);
+}
+
+TEST(Check, ClearEquivalenceEndsAfterFiveLooksAndWaitsForNothing) {
+  Looking checking({.waited = 0.5});
+  checking.request.wait = 1;
   const CellFinding finding = checking.one(tuned());
   EXPECT_EQ(finding.finding, Finding::equivalent);
-  EXPECT_EQ(finding.rounds, 42);
-  EXPECT_EQ(checking.backend.loads, 8);
+  EXPECT_EQ(finding.rounds, 26);
+  EXPECT_EQ(checking.backend.loads, 5);
+  EXPECT_EQ(checking.backend.count("sample loop"), 27);  // and once to try it out
+}
+
+TEST(Check, EqualRatiosBesideADisturbedControlAreMeasuredToTheEnd) {
+  Script slow = slowed(1.2);
+  slow.baselines = {{"loop", 1.2 * 300e-6}};
+  EXPECT_EQ(Looking(slow).one(tuned()).rounds, 42);
 }
 
 // What a machine does to all of a look: in any one of them 4 % are in its nature.
@@ -586,6 +604,27 @@ TEST(CheckSimulation, UnchangedCodeOnANoisyMachineIsNeverARegression) {
 
 TEST(CheckSimulation, TenPercentOnANoisyMachineIsAlwaysARegression) {
   EXPECT_EQ(simulate(60, 1.1).at(Finding::regressed), 60);
+}
+
+// How many of 100 cells are called equivalent before the last look, where looks differ by 2 % (one standard deviation).
+int ended_early(double factor) {
+  const TunedTable table = tuned();
+  Random random(3);
+  int early = 0;
+  for (int i = 0; i < 100; ++i) {
+    Looking checking({});
+    double nature = 1;
+    checking.backend.script.load = [&](const Problem&) { nature = std::exp(0.02 * random.normal()); };
+    checking.backend.script.seconds = [&](const Candidate& c) { return factor * nature * fake::formula(c); };
+    const CellFinding finding = checking.one(table);
+    early += finding.finding == Finding::equivalent && finding.rounds < checking.request.rounds;
+  }
+  return early;
+}
+
+TEST(CheckSimulation, ClearEquivalenceHidesNoSlowdown) {
+  EXPECT_GT(ended_early(1), 50);
+  EXPECT_LE(ended_early(1.05), 2);
 }
 
 TEST(CheckSimulation, OnAHopelessMachineTheAnswerIsThatThereIsNone) {
