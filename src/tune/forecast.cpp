@@ -22,7 +22,7 @@ constexpr Figures kCpuFinal{.seconds = 1, .launches = 200, .sustained_loads = 0}
 constexpr Figures kGpuTrial{.seconds = 0.05, .launches = 20, .sustained_loads = 3};
 constexpr Figures kGpuFinal{.seconds = 0.5, .launches = 200, .sustained_loads = 60};
 constexpr double kCpuFlops = 1e10, kGpuFlops = 2e12;     // per second, of one processor
-constexpr int kCpuProcessors = 2, kGpuProcessors = 100;  // where a device doesn't tell how many it has
+constexpr int kCpuProcessors = 2, kGpuProcessors = 100;  // of a device that does not report them
 constexpr double kLoadSeconds = 0.2;
 
 struct Guess {

@@ -41,7 +41,7 @@ struct RunForecast {
   std::vector<CellForecast> cells;  // those of the request
   int64_t trials = 0;
   double seconds = 0;    // of the run, within its time budget; devices share the cells
-  bool guessed = false;  // no journal tells how long trials take
+  bool guessed = false;  // no journal has such trials
 };
 
 /// What a run takes. `listed` has the candidates of each cell, null where the strategy needs no list. `journal` counts

@@ -77,7 +77,8 @@ def test_line_is_gone_at_the_end(run):
     stays = re.sub(r"[^\r\n]*\r\033\[K", "", run[1].replace("\r\n", "\n"))
     assert stays.endswith("\n") and "ETA" not in stays
     cells = [line for line in stays.splitlines() if not line.startswith("moetune: ")]
-    assert [line[:6] for line in cells] == ["[1/2] ", "[2/2] "], stays
+    assert [line[:6] for line in cells if line[:2] != "  "] == ["[1/2] ", "[2/2] "], stays
+    assert all(width(line) <= 80 for line in cells)
 
 
 @pytest.mark.parametrize("columns, env, limit", [(30, {}, 30), (200, {"COLUMNS": "50"}, 50)])

@@ -112,7 +112,7 @@ def test_dry_run_writes_nothing_and_says_what_it_would(room):
     result = room.ok("tune", *TINY, "--set", "block_m=8,7,64", "--dry-run", "-o", "out/t.json")
     assert room.files() == []
     assert "Would write out/t.json and out/t.json.journal.jsonl." in result.stdout
-    assert "| legal |" in result.stdout.splitlines()[2]
+    assert "| legal |" in result.stdout
 
 
 def test_dry_run_counts_what_is_pruned(room):

@@ -1,7 +1,7 @@
 """Text of commands: lines of at most 80 columns, candidates by what differs from the default, all knobs with --verbose."""
 import re
 
-from conftest import SOURCE, TINY
+from conftest import CPU, SOURCE, TINY
 from test_compile import compiles
 
 H200 = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
@@ -61,3 +61,9 @@ def test_a_baseline_that_lacks_the_product_is_left_out(planted):
     result = planted.ok("bench", *TINY, "--rounds", "3", env={"MOETUNE_PLANT": "lacks"})
     assert "the baseline loop is left out: it has no such product: planted" in result.stderr
     assert "| loop " not in result.stdout and "1 contender measured in 1 cell." in result.stdout
+
+
+def test_a_dry_run_fits_80_columns(room):
+    command = ["tune", *CPU, "--model", "qwen3-30b-a3b", "--projection", "up,down", "--tokens", "16,4096", "--dry-run"]
+    text = narrow(room.ok(*command, "--routing", "uniform,zipf:1", "--space", "quick").stdout)
+    assert text.count("\n|   4096 | zipf:1  |") == 4 and "\nqwen3-30b-a3b down, fwd bf16: 128 experts" in text

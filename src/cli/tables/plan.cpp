@@ -31,7 +31,7 @@ Json forecast_json(int64_t trials, double seconds, const RunForecast& run) {
 }
 
 std::string sentence(const RunForecast& run, const std::filesystem::path& journal) {
-  const std::string source = run.guessed ? std::string("a guess: no journal tells how long trials take here")
+  const std::string source = run.guessed ? std::string("a guess: there is no journal of such trials")
                                          : fmt::format("by the trials in {}", journal.string());
   return fmt::format("Would take about {} for about {} ({}).", format_time(run.seconds),
                      counted(run.trials, "candidate"), source);
@@ -99,28 +99,31 @@ Json plan_json(const Plan& plan, const Json& tool) {
 
 std::string plan_text(const Plan& plan, Format format, int columns) {
   const auto words = [&](const std::string& text) { return format == Format::markdown ? markdown_text(text) : text; };
-  Grid cells{{{"cell"}}, {}};
-  for (const Column& column : figures_columns()) cells.columns.push_back(column);
   const bool any = std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.listed != nullptr; });
-  if (any)
-    for (const char* title : {"candidates", "pruned", "legal"}) cells.columns.push_back({title, true});
   std::map<std::string, int64_t> reasons;
-  for (const Plan::Item& item : plan.items) {
-    std::vector<std::string> row = {id(item.cell)};
-    for (std::string& text : figures_row(item.figures, item.cell.shape.layer.local_experts()))
-      row.push_back(std::move(text));
-    if (any)
-      for (std::string& count : counts(item)) row.push_back(std::move(count));
-    cells.rows.push_back(std::move(row));
-    if (item.listed)
-      for (const auto& [reason, count] : item.listed->pruned) reasons[reason] += count;
+  std::vector<HeadedTable> tables;
+  for (const auto& items : by_layer(plan.items)) {
+    const std::vector<std::string> heading = {title(items[0]->cell.shape)};
+    HeadedTable routings{heading, cell_grid(figures_columns())};
+    HeadedTable candidates{heading, cell_grid({{"candidates", true}, {"pruned", true}, {"legal", true}})};
+    for (const Plan::Item* item : items) {
+      add_row(routings.grid, item->cell, figures_row(item->figures, item->cell.shape.layer.local_experts()));
+      add_row(candidates.grid, item->cell, counts(*item));
+      if (!item->listed) continue;
+      for (const auto& [reason, count] : item->listed->pruned) reasons[reason] += count;
+    }
+    tables.push_back(std::move(routings));
+    if (any) tables.push_back(std::move(candidates));
   }
   std::string text = fmt::format("{} on {}\n\n{}", counted(plan.items.size(), "cell"), words(plan.device.name),
-                                 grid_text(cells, format, columns));
-  if (!any) text += "\nThe space is searched without a list of its candidates; --space quick would list some.\n";
+                                 headed_tables_text(tables, format, columns));
+  if (!any)
+    text += "\n" + paragraph("The space is searched without a list of its candidates; --space quick would list some.",
+                             columns);
   if (!reasons.empty()) text += "\n" + grid_text(pruned_grid(reasons), format, columns);
-  return text + fmt::format("\n{}\nWould write {} and {}.\n", words(sentence(plan.forecast, plan.journal)),
-                            words(plan.output.string()), words(plan.journal.string()));
+  return text + "\n" + paragraph(words(sentence(plan.forecast, plan.journal)), columns) +
+         paragraph(fmt::format("Would write {} and {}.", words(plan.output.string()), words(plan.journal.string())),
+                   columns);
 }
 
 }  // namespace moetune

@@ -33,8 +33,8 @@ Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
 /// One row per cell: the cell, its figures, counts of candidates (empty where not counted), and the most frequent
 /// reason for pruning.
 std::string csv(const Plan& plan);
-/// Cells, then pruned reasons with their counts, then the files, as text or as Markdown. Text fits `columns`, as
-/// `fitted` does.
+/// Cells under their layers, then pruned reasons with their counts, then the files, as text or as Markdown. Text fits
+/// `columns`, as `fitted` does.
 std::string plan_text(const Plan& plan, Format format, int columns);
 
 }  // namespace moetune

@@ -79,7 +79,9 @@ void Progress::on(const Event& event) {
     draw(false);
   } else if (const auto* done = std::get_if<CellFinished>(&event)) {
     clear();
-    if (!quiet_) tell(cell_line(*done->entry, device_, under_way_[done->device].cell, state_.cells) + "\n");
+    const std::string line = cell_line(*done->entry, device_, under_way_[done->device].cell, state_.cells);
+    const int columns = terminal_.is_terminal ? terminal_.columns - 2 : 0;
+    if (!quiet_) tell(fmt::format("{}\n", fmt::join(lines_of(line, columns), "\n  ")));
     under_way_.erase(done->device);
   } else if (const auto* warning = std::get_if<Note>(&event)) {
     clear();
