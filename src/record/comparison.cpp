@@ -23,9 +23,6 @@ struct Factors {
   }
 };
 
-// The default and exported kernels are ours.
-bool is_other(const std::string& name) { return name != "default" && !name.starts_with("moetune-"); }
-
 // Over cells that have a time of each of `others`: where one is missing, another would pass for the fastest.
 Factors beside_fastest(Op op, const std::vector<CellSpeedups>& cells, std::ptrdiff_t others) {
   Factors fastest{.other = kFastestOther, .factors = {}, .cells = {}};
@@ -56,6 +53,8 @@ std::vector<Factors> factors_of(Op op, const std::vector<CellSpeedups>& cells) {
 }
 
 }  // namespace
+
+bool is_other(const std::string& name) { return name != "default" && !name.starts_with("moetune-"); }
 
 std::vector<Comparison> compare(const std::vector<CellSpeedups>& cells) {
   std::vector<Op> ops;

@@ -41,6 +41,9 @@ struct CellSpeedups {
   std::vector<std::pair<std::string, double>> factors;
 };
 
+/// Whether a name is of another's kernel: the default and kernels that moetune exported are not.
+bool is_other(const std::string& name);
+
 /// One op's cells beside one other, or beside the fastest other of each cell.
 struct Comparison {
   Op op = Op::fwd;
@@ -51,8 +54,7 @@ struct Comparison {
   size_t cells = 0;        // that have a time of it
 };
 
-/// The last comparison of an op with several others: with the fastest of them in each cell that has a time of each. The
-/// default and kernels that moetune exported are not among them.
+/// The last comparison of an op with several others: with the fastest of them in each cell that has a time of each.
 constexpr const char* kFastestOther = "fastest in each cell";
 
 /// In the order in which ops and others appear; none for ops whose winners have nothing beside them.

@@ -71,12 +71,12 @@ std::vector<double> multiples(double low, double high) {
   return ticks;
 }
 
-// Those within the scale and `room` away from the one before.
+// Those within the scale and `room` away from all before.
 std::vector<double> with_room(const std::vector<double>& ticks, const Scale& scale, double room) {
   std::vector<double> kept;
   for (const double tick : ticks)
     if (tick >= scale.low() && tick <= scale.high() &&
-        (kept.empty() || std::abs(scale(tick) - scale(kept.back())) >= room))
+        std::ranges::none_of(kept, [&](double one) { return std::abs(scale(tick) - scale(one)) < room; }))
       kept.push_back(tick);
   return kept;
 }
@@ -139,18 +139,28 @@ std::string marker(int style, double x, double y) {
   return fmt::format("M{:.1f} {:.1f}{}", x + shape.x, y + shape.y, shape.outline);
 }
 
+constexpr std::string_view kArrowUp = "m0 -5l4.5 5h-3v5h-3v-5h-3z", kArrowDown = "m0 5l4.5 -5h-3v-5h-3v5h-3z";
+
+double limited(const ChartAxis& axis, double value) {
+  return axis.most > 0 ? std::clamp(value, axis.least, axis.most) : value;
+}
+
 // The place of an interval's end, which may lie outside the scale.
 double within(const Scale& scale, double value) { return scale(std::clamp(value, scale.low(), scale.high())); }
 
-std::string drawn(const Series& series, const std::vector<ChartPoint>& points, const Scale& x, const Scale& y) {
+std::string drawn(const Series& series, const std::vector<ChartPoint>& points, const Scale& x, const Scale& y,
+                  const ChartAxis& axis) {
   std::string line, whiskers, markers;
   for (const ChartPoint& point : points) {
-    line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x(point.x), y(point.y.value));
+    const double value = limited(axis, point.y.value), place = y(value);
+    line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x(point.x), place);
     if (point.y.low > 0)
       whiskers += fmt::format("M{:.1f} {:.1f}V{:.1f}", x(point.x), within(y, point.y.low), within(y, point.y.high));
-    if (series.markers)
-      markers += fmt::format("<path d=\"{}\"><title>{}</title></path>",
-                             marker(series.style, x(point.x), y(point.y.value)), html_text(point.title));
+    if (!series.markers) continue;
+    const std::string shape = value == point.y.value ? marker(series.style, x(point.x), place)
+                                                     : fmt::format("M{:.1f} {:.1f}{}", x(point.x), place,
+                                                                   value < point.y.value ? kArrowUp : kArrowDown);
+    markers += fmt::format("<path d=\"{}\"><title>{}</title></path>", shape, html_text(point.title));
   }
   std::string out = fmt::format("<g class=\"{}\">", classes(series.style));
   if (series.line && points.size() > 1)
@@ -178,17 +188,17 @@ std::string svg(const Chart& chart) {
     for (const ChartPoint& point : series.points) {
       if (!fits(point.x, chart.x) || !fits(point.y.value, chart.y)) continue;
       kept.back().push_back(point);
-      xs.push_back(point.x), ys.push_back(point.y.value);
+      xs.push_back(point.x), ys.push_back(limited(chart.y, point.y.value));
       if (!(point.y.low > 0)) continue;
       for (const double end : {point.y.low, point.y.high})
-        if (fits(end, chart.y)) ys.push_back(end);
+        if (fits(end, chart.y)) ys.push_back(limited(chart.y, end));
     }
   }
   if (xs.empty()) return "";
   const Scale x(chart.x, xs, kLeft, kRight), y(chart.y, ys, kBottom, kTop);
   std::string out = opened(chart.description) + frame(chart, x, y);
   for (size_t i = kept.size(); i-- > 0;)  // the first lies on top
-    if (!kept[i].empty()) out += drawn(chart.series[i], kept[i], x, y);
+    if (!kept[i].empty()) out += drawn(chart.series[i], kept[i], x, y, chart.y);
   return out + "</svg>";
 }
 

@@ -59,7 +59,8 @@ std::string html_grid(const ReportPart& part) {
   const Grid grid = map ? part.grid : shown(part.grid);
   if (grid.rows.empty()) return "";
   std::vector<std::string> classes;
-  std::string out = fmt::format("<div class=\"scroll\"><table class=\"{}\"><thead><tr>", map ? "map" : "sortable");
+  std::string out =
+      fmt::format("<div class=\"scroll\" tabindex=\"0\"><table class=\"{}\"><thead><tr>", map ? "map" : "sortable");
   for (size_t c = 0; c < grid.columns.size(); ++c) {
     classes.push_back(map ? "" : html_class(grid, c));
     out += fmt::format("<th scope=\"col\"{}>{}</th>", classes[c], html_text(grid.columns[c].title));
@@ -138,7 +139,7 @@ constexpr const char* kPage = R"(<!doctype html>
 <body>
 <header>
 <h1>{}</h1>
-<nav aria-label="Sections">{}</nav>
+{}<nav aria-label="Sections">{}</nav>
 </header>
 <main>
 {}</main>
@@ -180,11 +181,12 @@ std::string report_html(const ReportInput& input) {
         fmt::format("<section id=\"s{}\">\n<h2>{}</h2>\n{}</section>\n", i, title, fold ? folded(inner[i]) : inner[i]);
   }
   const std::string title = html_text(title_of(input));
-  return fmt::format(kPage, title, file("report.css"), title, links, body, file("report.js"));
+  return fmt::format(kPage, title, file("report.css"), title, html_part(opening(input)), links, body,
+                     file("report.js"));
 }
 
 std::string report_markdown(const ReportInput& input) {
-  std::string out = fmt::format("# {}\n\n", markdown_text(title_of(input)));
+  std::string out = fmt::format("# {}\n\n", markdown_text(title_of(input))) + markdown_part(opening(input));
   for (const ReportSection& section : sections_of(input)) {
     out += fmt::format("## {}\n\n", markdown_text(section.title));
     for (const ReportPart& part : section.parts) out += markdown_part(part);

@@ -1,4 +1,4 @@
-// What a tuned table, its journal and the times of other libraries tell, as a page for people.
+// A page for people about a tuned table, its journal and the times of other libraries.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// Every cell against the device's peaks, and the clocks at which everything was timed.
+// Every cell against the device's peaks, and the clock of every measurement.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ std::vector<std::string> roofline_row(const Entry& entry, const DeviceInfo& devi
 }  // namespace
 
 ReportSection clock_section(const ReportInput& input) {
-  ReportPart part{.grid = {{{"cell"}, {"ours", true}}, {}}};
+  ReportPart part{.grid = {{{"cell"}, {kWinner, true}}, {}}};
   std::vector<std::string> names = other_names(input);
   std::erase_if(names, [&](const std::string& name) {
     return std::ranges::none_of(
@@ -67,7 +67,7 @@ ReportSection clock_section(const ReportInput& input) {
   });
   for (const std::string& name : names) part.grid.columns.push_back({name, true});
   part.grid.columns.push_back({"trials", true});
-  part.grid.columns.push_back({"taken by others", true});
+  part.grid.columns.push_back({"other programs", true});
   Series series{.style = 0, .line = false, .points = {}};
   for (const Entry& entry : input.table->entries) {
     if (!entry.skipped.empty()) continue;
@@ -83,9 +83,10 @@ ReportSection clock_section(const ReportInput& input) {
            .y = {ours.clock_mhz},
            .title = fmt::format("{}: {}, {}", id(entry.cell), clock_text(&ours), time_text(ours.time))});
   }
-  part.paragraphs.emplace_back(series.points.empty()
-                                   ? "The device did not tell its clock."
-                                   : "The median clock while each was timed; trials are those of the journal.");
+  part.paragraphs.emplace_back(series.points.empty() ? "The device did not report its clock."
+                                                     : "The median clock of each measurement; trials are those of the "
+                                                       "journal. Under 'other programs': their share of the "
+                                                       "processors' time.");
   if (!series.points.empty())
     part.figures.push_back(
         {"Clock of each winner over its time", svg({.description = "Clock of each winner over its time",
@@ -121,7 +122,7 @@ ReportSection roofline_section(const ReportInput& input) {
     chart.series.push_back(roof_line(device, intensities));
     part.legend.emplace_back("roof");
   } else {
-    part.paragraphs.emplace_back("The table does not tell the device's peaks, so there is no roof.");
+    part.paragraphs.emplace_back("The table has no peaks of the device, so there is no roof.");
   }
   part.figures.push_back({chart.description, svg(chart)});
   return {"Roofline", {part}};

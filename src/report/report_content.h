@@ -12,6 +12,7 @@
 namespace moetune {
 
 inline constexpr double kTera = 1e12;
+inline constexpr const char* kWinner = "winner";
 
 /// `title` is shown where a pointer rests on the point; plain text.
 struct ChartPoint {
@@ -30,8 +31,9 @@ struct Series {
 struct ChartAxis {
   std::string label;
   bool logarithmic = false;
-  std::vector<double> ticks = {};  // chosen where empty; those off the scale or without room for a label are left out
+  std::vector<double> ticks = {};  // chosen if empty; the first go first where there is no room for all
   bool from_zero = true;           // of a linear axis
+  double least = 0, most = 0;      // of y: a point beyond is an arrow at the edge; 0 = no limit
 };
 
 struct Chart {
@@ -76,6 +78,9 @@ struct ReportSection {
   std::vector<ReportPart> parts;
 };
 
+/// What the page begins with: the answer in a sentence, and one chart.
+ReportPart opening(const ReportInput& input);
+
 /// In the order of the page. A section says what is missing where it has nothing to show.
 ReportSection summary_section(const ReportInput& input);
 ReportSection results_section(const ReportInput& input);
@@ -87,14 +92,13 @@ ReportSection search_section(const ReportInput& input);
 ReportSection failure_section(const ReportInput& input);
 ReportSection clock_section(const ReportInput& input);
 
-/// "zipf:1, seed 3"; a seed of 0 is not told.
+/// "zipf:1, seed 3"; a seed of 0 is left out.
 std::string routing_title(const Cell& cell);
 
-/// "4096 tokens, zipf:1, seed 3": what tells the cells of a shape apart.
+/// "4096 tokens, zipf:1, seed 3": what differs between the cells of a shape.
 std::string cell_title(const Cell& cell);
 
-/// The times beside the winner's: "default", baselines, then peers, each name once, in the order of the input. The
-/// winner is style 0 of a chart, these are styles 1, 2, ....
+/// The times beside the winner's: "default", baselines, then peers, each name once, in the order of the input.
 std::vector<std::string> other_names(const ReportInput& input);
 
 /// The time of one of these in a cell; null where it has none.
@@ -103,6 +107,29 @@ const Measurement* other_time(const ReportInput& input, const Entry& entry, cons
 /// How many times as long as the winner one of these takes: of a rival from paired rounds, of a peer from two
 /// independent medians. Nothing where a cell lacks either.
 std::optional<Estimate> speed_up(const ReportInput& input, const Entry& entry, const std::string& name);
+
+/// Why a cell's winner is not the fastest that the report knows of: "150 % slower than triton". Empty where it is, or
+/// where the intervals leave that open.
+std::string beaten_text(const ReportInput& input, const Entry& entry);
+
+/// The time of the winner, one of other_names(), the fastest of the baselines and peers, or a roof, over the winner's.
+/// A roof is the least time that the device's peak arithmetic or its memory bandwidth allows. Nothing for a cell that
+/// lacks it.
+inline constexpr const char* kFastest = "fastest baseline or peer";
+inline constexpr const char *kComputeRoof = "compute roof", *kMemoryRoof = "memory roof";
+std::optional<Estimate> over_winner(const ReportInput& input, const Entry& entry, const std::string& name);
+
+/// The same of several cells, without those that lack it; and "1.26x (0.98x to 2.1x)", the geometric mean of one value
+/// or more with their range.
+std::vector<double> ratios_of(const ReportInput& input, const Entries& entries, const std::string& name);
+std::string range_text(const std::vector<double>& ratios);
+
+/// A chart of times over the winner's, over tokens, with a series for each name. Style i is that of names[i].
+Figure ratio_figure(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names,
+                    const std::string& caption);
+inline constexpr const char* kRatioHelp =
+    "Charts show times over the winner's: 1 is the winner, 2 takes twice as long. An arrow is beyond the scale. A "
+    "roof is the least time that the device's peak arithmetic or memory bandwidth allows; below 0.5 it is not drawn.";
 
 /// All trials of the journal in a cell, in order; null without any.
 const std::vector<Trial>* recorded_trials(const ReportInput& input, const Cell& cell);

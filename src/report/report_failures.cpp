@@ -67,7 +67,7 @@ std::optional<ReportPart> unfinished(const ReportInput& input) {
 ReportPart counts(const ReportInput& input) {
   ReportPart part{.heading = "Candidates of each cell",
                   .grid = {{{"cell"}, {"legal", true}, {"measured", true}, {"failed", true}, {"state"}}, {}}};
-  part.paragraphs.push_back("Where the search went through no list, those count as legal that it asked for.");
+  part.paragraphs.push_back("Without an enumerated space, \"legal\" counts only the candidates that were tried.");
   for (const Entry& entry : input.table->entries) {
     const std::string state = !entry.skipped.empty() ? "no winner: " + entry.skipped
                               : entry.complete       ? "complete"
@@ -98,9 +98,9 @@ ReportPart pruned(const ReportInput& input) {
   ReportPart part{.heading = "Candidates that were pruned"};
   const std::optional<SearchSpace> space = space_of(*input.journal, *input.catalog);
   if (!space) {
-    part.paragraphs.push_back(
-        fmt::format("The space {} is a file. tune --dry-run with the options of the run lists what is pruned and why.",
-                    header.space));
+    part.paragraphs.push_back(fmt::format(
+        "The space {} is a file: moetune tune --dry-run with the options of the run shows what is pruned and why.",
+        header.space));
     return part;
   }
   int64_t total = 0, legal = 0;
@@ -112,8 +112,8 @@ ReportPart pruned(const ReportInput& input) {
     for (const auto& [reason, count] : drawn.pruned) found[reason].add(count, title(shape));
   }
   part.paragraphs.push_back(fmt::format(
-      "For each layer, up to {} random candidates of the space {}, as this program has it: {} in all, {} of them "
-      "legal. Variants that were not tried are left out; what --set chose is not known here.",
+      "Up to {} random candidates of the space {} for each layer: {} in all, {} of them legal. Variants that were not "
+      "tried are left out, and values from --set are not known here.",
       kDrawn, header.space, total, legal));
   part.grid.columns = {{"pruned because"}, {"candidates", true}, {"share", true}, {"layers", true}};
   for (const auto& [reason, count] : most_first(found))

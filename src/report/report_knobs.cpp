@@ -1,4 +1,5 @@
-// What the journal tells of knobs: times over block_m and block_n, and what another value of a knob costs.
+// What knobs cost, from the trials of the journal: times over block_m and block_n, and the cost of a knob's other
+// values.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -150,9 +151,9 @@ ReportSection block_section(const ReportInput& input) {
   if (!input.journal) return {section.title, {{.paragraphs = {no_journal()}}}};
   section.parts.push_back(
       {.paragraphs = {
-           "How much longer the best candidate with a tile takes than the best at all, of the fastest variant; in "
-           "parentheses how many candidates with that tile were timed. An empty place was not timed. A search times "
-           "few candidates far from the best, and a tile with few of them may look worse than it is."}});
+           "For each tile of the fastest variant: how much longer the best candidate with it takes than the best of "
+           "all, and in parentheses how many candidates with it were timed. A tile with few candidates may look worse "
+           "than it is, because a search times few of those far from the best."}});
   for (const Entry& entry : input.table->entries)
     if (auto part = heat_map(timed_trials(input, entry.cell), entry.cell)) section.parts.push_back(std::move(*part));
   if (section.parts.size() == 1) section.parts = {{.paragraphs = {"No cell was timed with two tiles or more."}}};
@@ -170,9 +171,9 @@ ReportSection knob_section(const ReportInput& input) {
   if (section.parts.empty()) return {section.title, {{.paragraphs = {"No knob was timed with two values or more."}}}};
   ReportPart all = knobs_of_all(cells);
   all.paragraphs.emplace_back(
-      "How much longer the best candidate with a value of a knob takes than the best at all. The worst value tells how "
-      "much the knob can cost, the second value how little another choice would. Candidates are those that were "
-      "timed.");
+      "For each value of a knob: how much longer the best candidate with it takes than the best of all. The worst "
+      "value is the most that a wrong choice of the knob costs, the second value the least. Only candidates that were "
+      "timed count.");
   section.parts.insert(section.parts.begin(), std::move(all));
   return section;
 }

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "base/group.h"
@@ -12,25 +11,25 @@
 namespace moetune {
 namespace {
 
-constexpr const char* kOurs = "ours";
-constexpr double kMicro = 1e-6;
-
-Grid winners(const Entries& entries, const DeviceInfo& device) {
+Grid winners(const ReportInput& input, const Entries& entries) {
+  const DeviceInfo& device = input.table->device;
   Grid grid =
-      titled("tokens>|routing|time>|TFLOP/s>|TB/s>|of roof>|ties>|winner, by what differs from the default|remark");
+      titled("tokens>|routing|time>|TFLOP/s>|TB/s>|of roof>|ties>|winner (knobs that differ from the default)|remark");
   for (const Entry* entry : entries) {
     std::vector<std::string> row = {std::to_string(entry->cell.tokens), routing_title(entry->cell)};
     if (!entry->skipped.empty()) {
       row.insert(row.end(), {"", "", "", "", "", "none", entry->skipped});
     } else {
       const double roof = roof_seconds(*entry, device);
-      std::string remark = distrust(*entry);
-      if (!remark.empty()) remark = "too noisy to trust: " + remark;
-      if (!entry->complete) remark += remark.empty() ? "stopped early" : "; stopped early";
+      std::vector<std::string> remarks;
+      if (const std::string beaten = beaten_text(input, *entry); !beaten.empty()) remarks.push_back(beaten);
+      if (const std::string noise = distrust(*entry); !noise.empty()) remarks.push_back("too noisy to trust: " + noise);
+      if (!entry->complete) remarks.emplace_back("stopped early");
       row.insert(row.end(), {time_text(entry->measurement.time), fmt::format("{:.4g}", tflops(*entry)),
                              fmt::format("{:.3g}", terabytes_per_second(*entry)),
                              roof > 0 ? fmt::format("{:.1f} %", 100 * roof / entry->measurement.time.value) : "",
-                             std::to_string(entry->ties.size()), winner_text(*entry, device), remark});
+                             std::to_string(entry->ties.size()), winner_text(*entry, device),
+                             fmt::format("{}", fmt::join(remarks, "; "))});
     }
     grid.rows.push_back(std::move(row));
   }
@@ -45,15 +44,13 @@ Grid all_knobs(const Entries& entries) {
   return grid;
 }
 
-double rate(const Entry& entry, const Estimate& time) { return entry.flops / time.value / kTera; }
-
 std::string time_and_rate(const Entry& entry, const Estimate& time) {
-  return fmt::format("{} ({:.4g})", time_text(time), rate(entry, time));
+  return fmt::format("{} ({:.4g})", time_text(time), entry.flops / time.value / kTera);
 }
 
 Grid times(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names, bool ratios) {
   Grid grid{{{"tokens", true}, {"routing"}}, {}};
-  if (!ratios) grid.columns.push_back({kOurs, true});
+  if (!ratios) grid.columns.push_back({kWinner, true});
   for (const std::string& name : names) grid.columns.push_back({(ratios ? "vs " : "") + name, true});
   for (const Entry* entry : entries) {
     if (!entry->skipped.empty()) continue;
@@ -69,63 +66,12 @@ Grid times(const ReportInput& input, const Entries& entries, const std::vector<s
   return grid;
 }
 
-// "default: 4096 tokens, zipf:1, 12.3 µs ± 0.1 %, 550 TFLOP/s, 1.02x ± 0.1 % of ours".
-std::string point_title(const ReportInput& input, const Entry& entry, const std::string& name) {
-  const Measurement* time = name == kOurs ? &entry.measurement : other_time(input, entry, name);
-  std::string line = fmt::format("{}: {}, {}, {:.4g} TFLOP/s", name, cell_title(entry.cell), time_text(time->time),
-                                 rate(entry, time->time));
-  if (const auto found = speed_up(input, entry, name)) line += fmt::format(", {} of ours", ratio_text(*found));
-  return line;
-}
-
-enum class Quantity { time, rate, ratio };
-
-std::optional<Estimate> value_of(const ReportInput& input, const Entry& entry, const std::string& name,
-                                 Quantity quantity) {
-  const Measurement* time = name == kOurs ? &entry.measurement : other_time(input, entry, name);
-  if (!entry.skipped.empty() || !time || !(time->time.value > 0)) return {};
-  if (quantity == Quantity::rate) return entry.flops / kTera / time->time;
-  if (quantity == Quantity::time) return 1 / kMicro * time->time;
-  return name == kOurs ? Estimate{1, 1, 1} : speed_up(input, entry, name);
-}
-
-std::vector<Series> lines(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names,
-                          Quantity quantity) {
-  std::vector<Series> series;
-  for (const std::string& name : names) {
-    series.push_back({.style = static_cast<int>(series.size()), .dashed = name == "default", .points = {}});
-    for (const Entry* entry : entries)
-      if (const auto value = value_of(input, *entry, name, quantity))
-        series.back().points.push_back(
-            {.x = static_cast<double>(entry->cell.tokens), .y = *value, .title = point_title(input, *entry, name)});
-    std::ranges::stable_sort(series.back().points, {}, &ChartPoint::x);
-  }
-  return series;
-}
-
-Figure figure(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names,
-              Quantity quantity) {
-  static constexpr const char* kTitles[] = {"Time", "TFLOP/s", "Time over ours"};
-  static constexpr const char* kLabels[] = {"time, µs", "TFLOP/s", "time over ours"};
-  std::set<double> tokens;
-  for (const Entry* entry : entries) tokens.insert(static_cast<double>(entry->cell.tokens));
-  const auto index = static_cast<size_t>(quantity);
-  const std::string caption = fmt::format("{}, {}", kTitles[index], routing_title(entries[0]->cell));
-  return {caption, svg({.description = caption + ", over tokens",
-                        .x = {"tokens", true, {tokens.begin(), tokens.end()}},
-                        .y = {kLabels[index], true},
-                        .series = lines(input, entries, names, quantity)})};
-}
-
-// A row of charts for each routing and seed.
+// A chart for each routing and seed.
 ReportPart curves(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names) {
-  ReportPart part{.legend = {kOurs}};
-  part.legend.insert(part.legend.end(), names.begin(), names.end());
+  ReportPart part{.legend = names};
   const auto routing_of = [](const Entry* entry) { return std::tie(entry->cell.routing, entry->cell.seed); };
   for (const Entries& group : grouped_by(entries, routing_of))
-    for (const Quantity quantity : {Quantity::time, Quantity::rate, Quantity::ratio})
-      if (quantity != Quantity::ratio || !names.empty())
-        part.figures.push_back(figure(input, group, part.legend, quantity));
+    part.figures.push_back(ratio_figure(input, group, names, routing_title(group[0]->cell)));
   return part;
 }
 
@@ -133,11 +79,15 @@ ReportPart curves(const ReportInput& input, const Entries& entries, const std::v
 
 ReportSection results_section(const ReportInput& input) {
   const std::vector<std::string> names = other_names(input);
+  std::vector<std::string> drawn = {kWinner};
+  drawn.insert(drawn.end(), names.begin(), names.end());
+  if (input.table->device.peak_flops > 0) drawn.emplace_back(kComputeRoof);
+  if (input.table->device.peak_bandwidth > 0) drawn.emplace_back(kMemoryRoof);
   ReportSection section{"Results", {}};
   for (const Entries& entries : by_shape(*input.table)) {
-    ReportPart part = curves(input, entries, names);
+    ReportPart part = curves(input, entries, drawn);
     part.heading = title(entries[0]->cell.shape);
-    part.grid = winners(entries, input.table->device);
+    part.grid = winners(input, entries);
     section.parts.push_back(std::move(part));
     section.parts.push_back({.heading = "Winners with all knobs", .grid = all_knobs(entries), .folded = true});
     if (names.empty()) continue;

@@ -1,10 +1,12 @@
-// What the table holds as a whole, on which device and how it was made; what the router did in each cell, and its cost.
+// The page's first sentence and chart; what the table holds as a whole, on which device and how it was made; what the
+// router did in each cell, and its cost.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 
 #include "base/pretty.h"
+#include "base/text/units.h"
 #include "record/comparison.h"
 #include "record/step.h"
 #include "report/report_content.h"
@@ -116,15 +118,69 @@ Figure histogram(const Entry& entry) {
                             "rows of an expert (16+ is 16 to 31); bars count experts", bars)};
 }
 
+constexpr size_t kNamed = 3;  // cells or models, in a sentence
+
+// "a, b, c and 2 more", each word once.
+std::string some_of(const std::vector<std::string>& all) {
+  std::vector<std::string> words;
+  for (const std::string& word : all)
+    if (std::ranges::find(words, word) == words.end()) words.push_back(word);
+  const size_t count = words.size();
+  if (count > kNamed) words.resize(kNamed), words.back() += fmt::format(" and {} more", count - kNamed);
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 }  // namespace
+
+ReportPart opening(const ReportInput& input) {
+  const TunedTable& table = *input.table;
+  Entries won, trusted;
+  std::vector<std::string> models, ops, beaten, facts, names = {kWinner};
+  for (const Entry* entry : all_entries(table)) {
+    if (!entry->skipped.empty()) continue;
+    won.push_back(entry);
+    models.push_back(entry->cell.shape.layer.model), ops.emplace_back(name(entry->cell.shape.op));
+    if (distrust(*entry).empty()) trusted.push_back(entry);
+    if (const std::string text = beaten_text(input, *entry); !text.empty())
+      beaten.push_back(fmt::format("{} ({})", id(entry->cell), text));
+  }
+  if (won.empty()) return {};
+  for (const std::string name : {kFastest, "default"}) {
+    const std::vector<double> ratios = ratios_of(input, trusted, name);
+    if (ratios.empty()) continue;
+    names.push_back(name);
+    facts.push_back(fmt::format("{} as fast as the {}", range_text(ratios), name));
+  }
+  const std::string date = table.tool.value("date", table.updates.empty() ? "" : table.updates.back().date);
+  std::string first =
+      fmt::format("{} of {} ({}) on {} ({}{}{})", counted(won.size(), "cell"), some_of(models), some_of(ops),
+                  table.device.name, name(table.regime), date.empty() ? "" : ", ", date.substr(0, date.find('T')));
+  if (!facts.empty())
+    first += fmt::format(": the {} {}", won.size() == 1 ? "winner is" : "winners are", fmt::join(facts, " and "));
+  ReportPart part{.paragraphs = {first + "."}};
+  if (!beaten.empty()) part.paragraphs.push_back(fmt::format("Not the fastest known: {}.", some_of(beaten)));
+  if (const size_t noisy = won.size() - trusted.size(); noisy > 0)
+    part.paragraphs.push_back(fmt::format("{} of {} too noisy to trust and not counted here.", noisy,
+                                          counted(won.size(), "cell") + (noisy == 1 ? " is" : " are")));
+  if (facts.empty()) return part;
+  for (const char* roof : {kComputeRoof, kMemoryRoof})
+    if (!ratios_of(input, trusted, roof).empty()) names.emplace_back(roof);
+  part.paragraphs.emplace_back(kRatioHelp);
+  part.legend = names;
+  part.figures.push_back(
+      ratio_figure(input, trusted, names,
+                   "Geometric mean over the cells with equal token counts, with bars from the least to the most"));
+  return part;
+}
 
 ReportSection summary_section(const ReportInput& input) {
   int64_t won = 0;
   for (const Entry& entry : input.table->entries) won += entry.skipped.empty();
   ReportPart first{.paragraphs = {fmt::format("{} of {} cells have a winner.", won, input.table->entries.size()),
                                   "Times are medians of one launch on cold operands with their 95 % intervals. A "
-                                  "speed-up above 1 means that the winner is faster; those over the default and "
-                                  "baselines come from paired rounds, those over peers from independent medians."},
+                                  "speed-up above 1 means that the winner is faster; speed-ups over the "
+                                  "default and the baselines come from paired rounds, speed-ups over peers from "
+                                  "independent medians."},
                    .grid = speed_ups(input)};
   if (!input.peers)
     first.paragraphs.emplace_back(
@@ -138,8 +194,8 @@ ReportSection summary_section(const ReportInput& input) {
 
 ReportSection routing_section(const ReportInput& input) {
   ReportPart part{
-      .paragraphs = {"Occupancy is the share of the rows of all tiles of the winner that an expert really has. "
-                     "Loss is how much longer the winner takes than the winner for balanced rows."},
+      .paragraphs = {"Occupancy is the share of real rows in the winner's tiles; the others are padding. Loss is "
+                     "how much longer the winner takes than the winner for balanced rows."},
       .grid = titled("cell|rows>|active experts>|most rows>|max/mean>|CV>|effective experts>|occupancy>|loss>|"
                      "experts by rows")};
   std::vector<std::vector<int32_t>> drawn;  // projections of a layer share their rows

@@ -300,10 +300,10 @@ def test_a_page_of_2040_cells_has_less_than_3_MB(large):
     assert large.stat().st_size < 3e6
     whole = PACKED.sub(lambda packed: unpacked(packed[1]), page)
     Structure(whole)  # ends what it begins
-    assert len(whole) > 10e6
+    assert len(whole) > 7e6
     table = json.loads(large.with_suffix(".json").read_text())
     assert all(entry["id"].replace("/", "/<wbr>") in whole for entry in table["entries"])
-    assert whole.count("library-~5: 2040 tokens") == 6  # a point of each chart
+    assert whole.count("library-~5: 2040 tokens") == 2  # a point of each chart
 
 
 def test_a_page_of_100_cells_has_less_than_3_MB(room):

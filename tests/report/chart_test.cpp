@@ -55,6 +55,23 @@ TEST(Chart, AllPointsLieInThePicture) {
   }
 }
 
+TEST(Chart, PointsBeyondTheScaleAreArrowsAtItsEdgeAndSqueezeNothing) {
+  Chart within = chart({{1, {1}}, {2, {2}}, {3, {3}}}), beyond = chart({{1, {1}}, {2, {2}}, {3, {50}}});
+  within.y.most = beyond.y.most = 3;
+  within.y.least = beyond.y.least = 0.5;
+  EXPECT_EQ(places(svg(beyond)), places(svg(within)));
+  EXPECT_NE(svg(beyond), svg(within));  // an arrow
+  beyond.y.most = 0;
+  EXPECT_NE(places(svg(beyond)), places(svg(within)));
+}
+
+TEST(Chart, TicksThatComeFirstAreKept) {
+  Chart ratios = chart({{1, {0.85}}, {2, {1.2}}});
+  ratios.y.ticks = {1, 0.98, 1.02};
+  EXPECT_EQ(count(svg(ratios), ">1<"), 1 + 1);  // of y and of x
+  EXPECT_EQ(count(svg(ratios), ">0.98<"), 0);
+}
+
 TEST(Chart, PointsWithoutAPlaceAreLeftOut) {
   const double nan = std::nan(""), infinite = std::numeric_limits<double>::infinity();
   const std::string picture = svg(chart({{1, {10}}, {2, {nan}}, {4, {0}}, {8, {infinite}}, {16, {-3}}, {32, {20}}}));
