@@ -22,17 +22,18 @@ struct CellRun {
   std::shared_ptr<const Domain> domain;       // null where there is a list
   Candidate fallback;                         // the default
   std::unique_ptr<Strategy> strategy;
-  int64_t planned = 0;                      // trials at most
-  std::deque<Trial> trials;                 // a deque, because events hold pointers to its elements
-  std::map<Candidate, size_t> places;       // in trials
-  std::vector<size_t> order = {};           // places of trials as they were kept; one that was kept again comes again
+  int64_t planned = 0;                 // trials at most
+  std::deque<Trial> trials;            // a deque, because events hold pointers to its elements
+  std::map<Candidate, size_t> places;  // in trials
+  std::vector<size_t> order =
+      {};  // indices into trials, as they were recorded; more blocks of a trial add its index again
   std::optional<Candidate> under_way = {};  // started and not finished
-  std::vector<Trial> again = {};            // whose faults may have been those of a device
+  std::vector<Trial> again = {};            // to be made again: a device may have caused their faults
   const Trial* best = nullptr;
   Clock::time_point end = Clock::time_point::max();
   bool complete = true;
   bool cut = false;                                   // the strategy asked for more candidates than are planned
-  std::optional<std::vector<Candidate>> coming = {};  // what the next cell begins with, once that was looked at
+  std::optional<std::vector<Candidate>> coming = {};  // the first candidates of the next cell, once computed
   Clock::time_point begin = Clock::now();
 };
 

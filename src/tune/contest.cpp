@@ -13,7 +13,7 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kContenders = 8;  // where the winners are fewer
+constexpr size_t kContenders = 8;  // of a cell; more only if it has more winners
 
 // The winners of each shape, their tokens ascending.
 std::vector<Entries> winners_by_shape(const TunedTable& table) {

@@ -21,7 +21,7 @@ struct ContestRequest {
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();  // no cell begins later
 };
 
-/// What is told while measuring.
+/// Is called while measuring.
 struct ContestListener {
   std::function<void(const Cell&, size_t contenders)> begins = {};  // a cell
   std::function<void(const std::string&)> note = {};                // a warning that says what to do

@@ -59,7 +59,7 @@ struct Runner {
 
 /// One look: `rounds` rounds of one block each over the operands that are loaded; the order changes from round to
 /// round. Throws ContenderFault. A disturbed round is measured again while `quiet` has time left; after that it counts
-/// as it is. The control's undisturbed time is estimated from its third fastest block, which is more robust than the
+/// too. The control's undisturbed time is estimated from its third fastest block, which is more robust than the
 /// fastest.
 Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const SampleRequest& request, Quiet& quiet);
 Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,

@@ -54,7 +54,7 @@ TunedTable table_so_far(const Shared& shared) {
   return table;
 }
 
-// The cells to tune: those without an entry of an earlier run first. One device takes them as they are asked for.
+// The cells to tune: those without an entry of an earlier run first. One device takes them in the order of the request.
 // Several begin with the largest, so that all end at about the same time.
 std::vector<size_t> order_of(const TuneRequest& request, const JournalContents& before, size_t devices) {
   std::vector<size_t> order(request.cells.size());
@@ -66,7 +66,7 @@ std::vector<size_t> order_of(const TuneRequest& request, const JournalContents& 
   return order;
 }
 
-// Whether there is time for another cell. The first is tuned however little there is.
+// Whether there is time for another cell. The first cell is always tuned.
 bool in_time(const Run& run, size_t index) {
   if (index == run.shared.order.front() || Clock::now() < run.shared.end) return true;
   warn(run, fmt::format("the time budget is spent: {} of {} cells are not begun; run again with --resume and a "
@@ -108,7 +108,7 @@ void retire(const Run& run, size_t index, const std::string& why) {
   leave_to_others(run, index, fmt::format("is lost, and the other devices go on with its cell: {}", why));
 }
 
-// Makes room for the others on its device. False where there are none any more.
+// Frees this worker's memory for the others on its device. False if there are no others.
 bool make_room(const Run& run, size_t index, const std::string& why) {
   {
     const std::lock_guard lock(run.shared.mutex);

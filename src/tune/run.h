@@ -23,8 +23,8 @@ class CellQueue {
  public:
   explicit CellQueue(const std::vector<size_t>& order) : waiting_(order.begin(), order.end()) {}
 
-  /// The next cell. Waits while none is left but one that is under way may be given back; nothing once all are done,
-  /// or after end().
+  /// The next cell. If none is left, waits for those under way, which may be given back. Nothing once all are done, or
+  /// after end().
   std::optional<size_t> next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return ended_ || !waiting_.empty() || under_way_ == 0; });
@@ -53,7 +53,7 @@ class CellQueue {
     const std::lock_guard lock(mutex_);
     return waiting_.size();
   }
-  /// What next() gives now, without taking it.
+  /// The cell that next() would give now; it stays in the queue.
   std::optional<size_t> coming() const {
     const std::lock_guard lock(mutex_);
     return ended_ || waiting_.empty() ? std::nullopt : std::optional(waiting_.front());
@@ -105,7 +105,7 @@ struct Run {
   CandidateSource source;
 };
 
-/// The memory of a device lacks room for a cell while other workers use it too: they go on without this one.
+/// A cell does not fit into the device's memory beside the cells of other workers: they go on without this worker.
 struct Crowded {
   std::string why;
 };
@@ -116,16 +116,16 @@ size_t workers_of_device(const Run& run);
 /// Whether the run ends before its last cell: by the user, or by a failure.
 bool stopped(const Run& run);
 
-/// Ends the run for all devices; the first failure is the one that is thrown. The mutex must be held.
+/// Ends the run for all devices; the run throws the first failure. The mutex must be held.
 void fail(Shared& shared, const std::exception_ptr& failure);
 
-/// Does what concerns all devices while the mutex is held. What it throws ends the run.
+/// Does what concerns all devices, with the mutex held. An exception ends the run.
 void in_turn(const Run& run, const std::function<void()>& action);
 
-/// Tells the listener.
+/// Passes the event to the listener.
 void tell(const Run& run, const Event& event);
 
-/// Tells a warning, the same text once per run.
+/// Passes a warning to the listener; the same text once per run.
 void warn(const Run& run, const std::string& text);
 
 /// Tunes a cell of the request. Nothing where the run was stopped before the first trial. Where the device is lost, its

@@ -107,7 +107,7 @@ std::map<Candidate, CompileResult> compile(const Run& run, const CellRun& state,
   return results;
 }
 
-// The candidates that the next cell begins with, where it has the same shape. This cell's results may change them.
+// The first candidates of the next cell, if it has the same shape. Results of this cell may change them.
 std::vector<Candidate> likely_first(Run& run, const CellRun& state) {
   const std::optional<size_t> next = run.shared.queue.coming();
   if (!next || lists_candidates(run.request.strategy)) return {};
@@ -117,8 +117,8 @@ std::vector<Candidate> likely_first(Run& run, const CellRun& state) {
   return coming.strategy->likely(kBatch);
 }
 
-// Compiles the new candidates in the background; after them those that are likely next, and those that the next cell
-// begins with. False where the backend cannot.
+// Compiles in the background: the new candidates, then those likely to be tried next, then the first of the next cell.
+// False if the backend cannot do that.
 bool compile_ahead(Run& run, CellRun& state, const std::deque<Ask>& waiting) {
   const std::vector<Candidate> next = new_of(state, waiting);
   const int64_t room = state.planned - std::ssize(state.trials) - std::ssize(next);
@@ -131,7 +131,7 @@ bool compile_ahead(Run& run, CellRun& state, const std::deque<Ask>& waiting) {
   return state.coming->empty() || run.backend.compile_ahead(state.problem.shape, next, later);
 }
 
-// Takes out what can be tried first: the default, then what is compiled already. Waits where nothing is.
+// Takes the next candidate to try: the default first, then one that is compiled. Waits until one is.
 Ask take_ready(const Run& run, const CellRun& state, std::deque<Ask>& waiting) {
   auto ready = waiting.begin();
   if (!state.trials.empty()) {
@@ -178,10 +178,9 @@ Trial try_or_repeat(const Run& run, CellRun& state, const Ask& ask,
   return try_once(run, state, ask, compile(run, state, std::span(&ask.candidate, 1)).at(ask.candidate));
 }
 
-// Tries what the strategy asks for. False where it was stopped early. One trial is made even when the time is up, so
-// that a run that is resumed again and again comes to its end.
-// Where the backend compiles ahead, the strategy is asked again after each trial, and what is compiled comes first;
-// else a batch is compiled, then tried.
+// Makes the trials of a strategy. False if it was stopped early. One trial is made even when the time is up, so that a
+// run that is resumed again and again ends. If the backend compiles ahead, the strategy is asked after each trial and
+// compiled candidates go first; otherwise a batch is compiled, then tried.
 bool search(Run& run, CellRun& state) {
   bool tried = false;
   const auto over = [&] { return stopped(run) || (Clock::now() >= state.end && tried); };

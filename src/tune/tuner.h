@@ -63,8 +63,8 @@ using Listener = std::function<void(const Event&)>;
 /// Whether an entry has no winner because the machine's memory cannot hold the problem.
 bool lacks_memory(const Entry& entry);
 
-/// What an earlier run found in a cell, where this run would search no further: it is kept, and costs nothing. Null
-/// where its search was cut short or may have more candidates now.
+/// The entry of an earlier run that this run keeps, because it would search no further. Null if that search was cut
+/// short, or if there may be more candidates now.
 const Entry* decided_entry(const TuneRequest& request, const JournalContents& before, const Cell& cell);
 
 /// How many candidates of the space the run draws at random for each cell, by its seed; 0 where it lists them all.

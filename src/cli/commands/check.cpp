@@ -46,7 +46,7 @@ Undecided parse_undecided(const std::string& word) {
   throw unknown_word("--inconclusive", word, {"fail", "pass"});
 }
 
-// Longer than machines stay slow for reasons of their own, as virtual ones do after idling.
+// Longer than a virtual machine stays slow after it was idle.
 constexpr double kCpuPatience = 30, kGpuPatience = 1;
 // On a cpu, caches differ from look to look, and other programs come and go.
 constexpr double kCpuWait = 30;
@@ -72,7 +72,7 @@ CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
   return request;
 }
 
-// What a signal interrupted, of `cells` to check: empty where it came after the last verdict, or where none came.
+// The fault of a check that a signal interrupted; empty if no signal came, or only after the last verdict.
 std::string interruption(bool stopped, const std::vector<CellFinding>& findings, size_t cells) {
   if (!stopped) return "";
   if (findings.size() < cells) return fmt::format("interrupted: {} checked", cells_done(findings.size(), cells));
@@ -137,7 +137,7 @@ void require_options(const CheckOptions& options) {
     throw request_error("--update needs a reason, which the table keeps", "add --reason 'why the times changed'");
 }
 
-// The two sides, and what they are asked.
+// The two sides, and how to compare them.
 struct Sides {
   std::unique_ptr<Backend> here, there;  // there: with --against
   CheckRequest request;
@@ -250,30 +250,31 @@ void declare_check(OptionSet& set, CheckOptions& options) {
   declare(set, options.device);
   set.value(
       "--against", options.against, "PATH",
-      "Compare with another moetune binary, or this one with a folder of kernels: both run the table's winners in "
-      "the same rounds, and its times are not used. Operands take twice the memory");
-  set.value("--threshold", options.threshold, "RATIO", "The smallest slowdown that counts");
+      "Compare with another moetune binary, or with a folder of kernels: both sides run the table's winners in the "
+      "same rounds, and the table's times are not used. Operands take twice the memory");
+  set.value("--threshold", options.threshold, "RATIO", "The smallest slowdown that counts as a regression");
   set.value("--rounds", options.rounds, "N",
-            "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive");
+            "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive, "
+            "fewer if it is clearly equivalent");
   set.value("--patience", options.patience, "TIME",
             "How long a slowdown must last to be a regression [30s on a cpu, 1s on a GPU]");
   set.value("--wait", options.wait, "TIME",
-            "How long a cell may wait for undisturbed processors [30s on a cpu, 0s on a GPU]");
+            "How long a cell may wait while other programs use the processors [30s on a cpu, 0s on a GPU]");
   set.value("--inconclusive", options.inconclusive, "WORD",
             "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)", one_of({"fail", "pass"}));
-  declare_regime(set, options.regime, "How a GPU is loaded while it is timed [as the table's was]");
-  set.value("--time-budget", options.time_budget, "TIME", "Such as 90s or 5m");
+  declare_regime(set, options.regime, "How a GPU is loaded while it is timed [as for the table]");
+  set.value("--time-budget", options.time_budget, "TIME", "Stop measuring after this time, such as 90s or 5m");
   set.value("-o,--output", options.outputs.output, "FILE", "Write the findings as JSON; - is standard output");
   set.value("--junit", options.outputs.junit, "FILE", "Write them as JUnit XML");
   set.value("--markdown", options.outputs.markdown, "FILE", "Write them as Markdown");
   set.value("--benchmark", options.outputs.benchmark, "FILE",
             "Write the times as JSON for github-action-benchmark (customSmallerIsBetter)");
   set.flag("--annotate", options.outputs.annotate,
-           "Print ::error and ::warning lines on standard error, as where GITHUB_ACTIONS is true");
+           "Print ::error and ::warning lines on standard error [if GITHUB_ACTIONS is true]");
   set.flag("--update", options.update, "Rewrite TABLE with the times measured now; its winners stay. Needs --reason");
-  set.value("--reason", options.reason, "TEXT", "Why: the table keeps it with the date and the tool");
+  set.value("--reason", options.reason, "TEXT", "Why the times changed: the table keeps it with the date and the tool");
   declare_format(set, options.outputs.format, kFormatsButCsv);
-  set.flag("-v,--verbose", options.outputs.verbose, "Print what changes are measured by, and all knobs of the winners");
+  set.flag("-v,--verbose", options.outputs.verbose, "Print the control of each cell and all knobs of the winners");
   set.flag("-q,--quiet", options.quiet, "No progress");
 }
 
@@ -281,7 +282,7 @@ void declare_check(OptionSet& set, CheckOptions& options) {
 
 Command check_command() {
   return {.name = "check",
-          .summary = "Tell whether anything is slower than a tuned table, or another program, says",
+          .summary = "Check for slowdowns against a tuned table or another program",
           .examples =
               "  moetune check moetune-table.json\n"
               "  moetune check moetune-table.json --threshold 3% --rounds 30 --junit check.xml\n"

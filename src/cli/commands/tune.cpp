@@ -1,10 +1,12 @@
 // `moetune tune`: which candidate is best for these cells?
 #include "tune/tuner.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -95,10 +97,11 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   request.seed = seed_of(options.cells);
   request.regime = parse_regime(options.regime);
   request.tool = tool_json(invocation.argv);
+  request.tool["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(std::time(nullptr)));
   return request;
 }
 
-// Where no winner of --warm-start is of an operation, a size of elements and a variant of this run.
+// Notes that --warm-start has no winner with an operation, an element size and a variant of this run.
 void tell_useless_warm_start(const TuneRequest& request, const Terminal& terminal) {
   const auto helps = [&](const Entry& entry) {
     if (!entry.skipped.empty()) return false;
@@ -114,7 +117,7 @@ void tell_useless_warm_start(const TuneRequest& request, const Terminal& termina
     note(terminal, "no winner of --warm-start is of this run's operations, types and variants: it helps no cell");
 }
 
-// Variants without a model of their time have nothing to go by.
+// Notes variants without a cost model, which --strategy model and --prune need.
 void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, const Terminal& terminal) {
   if (request.strategy != "model" && request.prune <= 0) return;
   std::vector<std::string> without;
@@ -126,12 +129,12 @@ void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, c
     if (!variant.seconds && takes_part) without.push_back(variant.name);
   }
   if (without.empty()) return;
-  note(terminal, fmt::format("there is no model of the time of {}: {}", fmt::join(without, ", "),
+  note(terminal, fmt::format("there is no cost model for {}: {}", fmt::join(without, ", "),
                              request.strategy == "model" ? "--strategy model tries its default alone"
                                                          : "--prune leaves all of its candidates"));
 }
 
-// Leaves in the request the cells of this shard, and names the files after it.
+// Keeps only the cells of this shard in the request, and puts its number into the file names.
 void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const Terminal& terminal) {
   const Shard shard = choose_shard(options.shard, [](const char* name) { return std::getenv(name); });
   options.part = shard;
@@ -157,8 +160,8 @@ void spread_finals(TuneRequest& request) {
   request.final_looks = std::clamp(request.final_rounds / kFewestOfALook, 1, kCpuLooks);
 }
 
-// Finds faults of the request before the run puts an older journal aside. With --append, leaves in it what the table
-// lacks.
+// Finds faults of the request before the run puts an older journal aside. With --append, keeps only the cells that the
+// table lacks.
 void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std::optional<ContestRequest>& choosing,
              Backend& backend, const Invocation& invocation) {
   const DeviceInfo& device = backend.device();
@@ -173,7 +176,7 @@ void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
   require_knobs(options.search, request.space, device);
   if (!options.dry_run)  // which shows first what is pruned
-    require_candidates(request.cells, request.space, device, "--dry-run tells what is pruned and why");
+    require_candidates(request.cells, request.space, device, "--dry-run shows what is pruned and why");
   if (lists_candidates(request.strategy) && drawn_candidates(request) == 0) require_listable(request.space, device);
   if (!options.quiet) tell_missing_models(request, device, invocation.terminal);
 }
@@ -255,7 +258,7 @@ Journal open_journal(const TuneOptions& options, const JournalHeader& header, Jo
   return journal;
 }
 
-// A shard of the environment is named, so that the line means the same elsewhere.
+// A shard that came from the environment is written out, so that the command does the same in another shell.
 std::string next_command(const TuneOptions& options, const Invocation& invocation, bool complete) {
   if (complete && options.part.count > 1) {  // a pattern for the shell: quoted up to its star
     const std::string whole = shell_quoted(options.whole_output);
@@ -270,7 +273,7 @@ std::string next_command(const TuneOptions& options, const Invocation& invocatio
   return shell_line(argv);
 }
 
-// `chosen` has the choices, and the cells that they are made from.
+// `chosen` holds the robust choices and the cells from which they were made.
 void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table,
                    const TunedTable& chosen, size_t cells, bool complete) {
   const Format format = parse_format(options.format, kFormats);
@@ -297,7 +300,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     warn(invocation.terminal, noise);
 }
 
-// For an estimate only: the run itself tells what is wrong with the journal.
+// For an estimate only: an unreadable journal is reported by the run itself.
 JournalContents journal_beside(const TuneOptions& options) {
   std::error_code error;
   try {
@@ -319,7 +322,7 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
   plan.forecast = forecast_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
                                options.resume);
   const Format format = parse_format(options.format, kFormats);
-  const int columns = format == Format::text ? invocation.terminal.output_columns : 0;
+  const int columns = table_columns(format, invocation.terminal, options.verbose);
   print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
         : format == Format::csv ? csv(plan)
                                 : plan_text(plan, format, columns));
@@ -465,35 +468,38 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
   set.group("Device");
   set.flag("--mixed-gpus", options.mixed, "With cuda:all, take GPUs of unlike models together");
   set.value("--at-once", options.at_once, "N",
-            "Tune N cells of a GPU by turns: one is measured while others wait for compilers [3]");
+            "Tune N cells of a GPU at a time: one is measured while the kernels of the others compile [3]");
   set.group("Search");
   set.value("--strategy", options.strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);
-  set.value("--warm-start", options.warm_start, "TABLE", "Begin each search with what won there, for any layer or GPU");
+  set.value("--warm-start", options.warm_start, "TABLE",
+            "Begin each search with the winners of this table, which may be of other layers or another GPU");
   set.value("--max-candidates", options.max_candidates, "N",
             "At most N trials per cell; --strategy random draws them from a space of any size");
   set.value("--prune", options.prune, "FACTOR",
-            "Leave out of a list what models expect to take over FACTOR times as long as the fastest");
-  set.value("--time-budget", options.time_budget, "TIME", "Such as 90s or 1h30m; the cell in progress is finished");
+            "Skip candidates that the cost model expects to take over FACTOR times as long as the fastest");
+  set.value("--time-budget", options.time_budget, "TIME",
+            "Stop after this time, such as 90s or 1h30m; the cell in progress is finished");
+  set.value("--rounds", options.rounds, "N",
+            "Measure the fastest candidates of each cell again in at most N rounds [11 on a GPU, 40 on a cpu, and up "
+            "to three "
+            "times as many while the winner's ratio is uncertain]");
   set.value(
-      "--rounds", options.rounds, "N",
-      "Rounds of a final at most [11 on a GPU, 40 on a cpu, and up to three times as many while the winner's ratio is "
-      "uncertain]");
-  set.value("--wait", options.wait, "TIME",
-            "How long a cell may wait for undisturbed processors [as long as its search took, at most 20s]");
+      "--wait", options.wait, "TIME",
+      "How long a cell may wait while other programs use the processors [as long as its search took, at most 20s]");
   declare_regime(set, options.regime, "How a GPU is loaded while it is timed");
-  set.flag("--require-quiet", options.require_quiet, "Exit with 4 where a winner is too noisy to trust");
+  set.flag("--require-quiet", options.require_quiet, "Exit with 4 if a winner's times are too noisy to trust");
   set.value(
       "--shard", options.shard, "i/n",
       "Tune the i-th of n parts of the cells, and put i-of-n into the files' names; 1/1 for all [by Slurm or MPI]");
   declare(set, options.choosing);
   set.group("Files");
   set.value("-o,--output", options.output, "FILE", "The table; an existing one is kept as FILE.old");
-  set.value("--journal", options.journal, "FILE", "Every trial as it happens [beside the table]");
-  set.flag("--append", options.append, "Add cells to the table; those that it holds already are kept as they are");
+  set.value("--journal", options.journal, "FILE", "Write each trial here when it ends [beside the table]");
+  set.flag("--append", options.append, "Add cells to the table; cells that it already has are not tuned again");
   set.flag("--resume", options.resume, "Continue the journal: no finished trial is repeated");
   set.group("Options");
   set.flag("--dry-run", options.dry_run,
-           "Print cells, candidates, what is pruned and why, and about how long the run takes; then stop");
+           "Print the cells, their candidates, why others are pruned, and the expected duration; then stop");
   declare_format(set, options.format, kFormats);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of the winners, all baselines and rates");
   set.flag("-q,--quiet", options.quiet, "No progress and no notes");

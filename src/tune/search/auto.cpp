@@ -18,7 +18,7 @@ constexpr size_t kModelsBest = 12;     // first candidates by the variants' mode
 constexpr size_t kModelsBestNear = 8;  // the same, with a winner near the cell
 constexpr uint64_t kStream = 0xa070;   // of random numbers
 constexpr int64_t kGeneration = 8;     // candidates asked for at a time
-constexpr size_t kLeaders = 5;         // fastest candidates of a variant whose neighbours are looked at
+constexpr size_t kLeaders = 5;         // fastest candidates of a variant, whose neighbours are considered
 constexpr int kKicked = 16;            // random candidates some knobs away from each leader
 constexpr double kRivalVariant = 1.3;  // a variant is searched while its best over the best of all is less
 constexpr int kSteps = 8;              // from the most promising candidate to its neighbours
@@ -39,13 +39,13 @@ constexpr int64_t kDrawn = 8;            // random candidates of such a domain t
 
 struct Effort {
   int64_t fewest, most;
-  int64_t usual;     // after which it ends by itself, as journals tell
+  int64_t usual;     // after which it usually ends, by recorded journals
   int64_t patience;  // candidates without a gain
 };
 constexpr Effort kFirst = {.fewest = 32, .most = 64, .usual = 36, .patience = 10};
 constexpr Effort kNear = {.fewest = 32, .most = 32, .usual = 32, .patience = 6};  // with a winner near the cell
 
-// Where no variant has a model: an eighth of the candidates, within limits.
+// If no variant has a cost model: an eighth of the candidates, within limits.
 Effort effort_without_model(int64_t candidates, bool near) {
   const int64_t fewest = std::clamp<int64_t>(candidates / 8, 32, 120) / (near ? 2 : 1);
   return {.fewest = fewest, .most = fewest + fewest / 4, .usual = fewest + 1, .patience = near ? 12 : 24};

@@ -13,7 +13,7 @@
 
 namespace moetune {
 
-/// What a strategy asks for: to measure some blocks of a candidate, which is verified before the first.
+/// A request of a strategy: measure some blocks of a candidate, which is verified before the first.
 struct Ask {
   Candidate candidate;
   int blocks = 1;
@@ -22,16 +22,16 @@ struct Ask {
 class Strategy {
  public:
   virtual ~Strategy() = default;
-  /// The next question. Nothing while the next one depends on answers that are missing; and nothing at the end, when
-  /// none is missing.
+  /// The next request. Nothing while it depends on results that are missing, and nothing at the end, when none is
+  /// missing.
   virtual std::optional<Ask> ask() = 0;
-  /// What is known of a candidate now, with all of its blocks. Trials of a resumed run are told without ask().
+  /// Hands over a candidate's trial with all of its blocks. Trials of a resumed run come without ask().
   virtual void tell(const Trial& trial) = 0;
   /// Candidates that it may ask for next, the likeliest first: they can be compiled ahead. At most `count`.
   virtual std::vector<Candidate> likely(size_t count) const = 0;
   /// The most candidates that it asks for.
   virtual int64_t most_candidates() const = 0;
-  /// How many it asks for in most cells.
+  /// The number of candidates that it asks for in most cells.
   virtual int64_t usual_candidates() const { return most_candidates(); }
 };
 
@@ -58,7 +58,7 @@ struct SearchSetting {
 };
 
 /// "auto" is described at make_auto. "exhaustive" goes through all candidates in order, "random" in a random
-/// order of `seed`, "model" through the 32 that should be the fastest by the variants' models. All but the last ask for
+/// order of `seed`, "model" through the 32 that the cost model expects to be the fastest. All but the last ask for
 /// the default first. No strategy asks again for a candidate that it was told, except for more blocks of it.
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting);
 struct StrategyText {
@@ -73,16 +73,16 @@ void require_strategy(const std::string& name);
 bool lists_candidates(const std::string& strategy);
 
 /// Candidates of the domain that should be the fastest by their variants' models, at most `count`, the fastest first.
-/// Each differs in two knobs or more from those before it: what a model can't tell apart is asked for once. They are
-/// found by a best-first search from `from`, whose first gives the values of knobs that make no difference to the
-/// model. Variants without a model have none.
+/// Each differs in two knobs or more from those before it: candidates for which the model expects the same time are
+/// asked for once. They are found by a best-first search from `from`, whose first gives the values of knobs that make
+/// no difference to the model. Variants without a model have none.
 std::vector<Candidate> predicted_fastest(const Domain& domain, const Problem& problem, const DeviceInfo& device,
                                          const std::vector<Candidate>& from, size_t count);
 
 /// Begins with the default, what won other cells, and what should be fast by the variants' models. From then on it fits
 /// a Surrogate to the logarithm of the times, and asks for those neighbours of the best candidates, and others some
-/// knobs away from them, that promise the largest expected improvement; it ends when that is below what measuring can
-/// tell apart, sooner when the last candidates brought none, or after 64 candidates (32 where a cell near it has a
+/// knobs away from them, that promise the largest expected improvement; it ends when that is too small to
+/// measure, sooner when the last candidates brought none, or after 64 candidates (32 where a cell near it has a
 /// winner). Where no variant has a model, it begins with random candidates, weighs all of the domain, and tries an
 /// eighth of it: 32 to 150, half as many where a cell near it has a winner. A small domain is tried whole. Candidates
 /// race (Maron and Moore 1994): all have a few blocks, and those that may still be the fastest get more.
