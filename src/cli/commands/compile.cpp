@@ -249,14 +249,14 @@ void declare_compile(OptionSet& set, CompileOptions& options) {
   declare(set, options.search);
   set.group("Candidates");
   set.list("--candidate", options.candidates, "TEXT",
-           "Such as \"mma block_m=128\"; the default's value for other knobs");
+           "A candidate, such as \"mma block_m=128\"; other knobs have the default's values");
   set.group("Options");
-  set.list("--arch", options.archs, "LIST", "Such as sm_80,sm_90a [sm_90a]");
+  set.list("--arch", options.archs, "LIST", "Architectures, such as sm_80,sm_90a [sm_90a]");
   set.flag("--show-unit", options.show_unit, "Print the C++ text of each kernel and stop");
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.value("--threads", options.threads, "N", "Compile N kernels at a time [all cores]");
-  set.value("-o,--output", options.output, "DIR", "Keep cubins and the text of their units there");
+  set.value("-o,--output", options.output, "DIR", "Write the cubins and their C++ text to this folder");
   declare_format(set, options.format, kFormats);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates");
   set.flag("-q,--quiet", options.quiet, "No progress");

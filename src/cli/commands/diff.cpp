@@ -77,7 +77,7 @@ std::vector<HeadedTable> tables_of(const Diff& diff) {
   std::vector<HeadedTable> tables;
   for (const auto& layer : by_layer(diff.found.cells)) {
     Grid alone = cell_grid({{"only in"}, {"winner"}});
-    Grid winners = cell_grid({{"old winner, by what differs"}, {"new winner"}});
+    Grid winners = cell_grid({{"old winner (knobs that differ)"}, {"new winner"}});
     Grid times = cell_grid({{"old", true}, {"new", true}, {"new / old", true}, {"change"}});
     for (const CellDifference* one : layer) {
       const Entry *before = one->old_entry, *after = one->new_entry;
@@ -219,7 +219,7 @@ void declare_diff(OptionSet& set, DiffOptions& options) {
 
 Command diff_command() {
   return {.name = "diff",
-          .summary = "Tell what differs between two tuned tables; nothing is measured",
+          .summary = "Compare two tuned tables without measuring anything",
           .examples =
               "  moetune diff before.json after.json\n"
               "  moetune diff before.json after.json --op fwd --format markdown",

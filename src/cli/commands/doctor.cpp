@@ -149,7 +149,7 @@ void declare_doctor(OptionSet& set, DoctorOptions& options) {
 
 Command doctor_command() {
   return {.name = "doctor",
-          .summary = "Tell what this machine is, how noisy, and its measured ceilings",
+          .summary = "Describe this machine: devices, noise, measured ceilings",
           .examples =
               "  moetune doctor\n"
               "  moetune doctor --device cpu --format json\n"

@@ -154,8 +154,9 @@ void declare_export(OptionSet& set, ExportOptions& options) {
   set.value("-o,--output", options.output, "PATH",
             "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
             "folder");
-  set.value("--journal", options.journal, "FILE",
-            "For vllm and sglang: times by which up and down of a pack get one configuration [the one beside TABLE]");
+  set.value(
+      "--journal", options.journal, "FILE",
+      "For vllm and sglang: times for choosing the one configuration of up and down of a pack [the one beside TABLE]");
   set.list("--routing", options.routings, "LIST", "Only winners of these routings, such as zipf:1.0", routing_words);
   set.list("--arch", options.archs, "LIST", "Kernels for these architectures too, such as sm_80");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");

@@ -70,7 +70,7 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
   std::vector<std::string> reasons;
   for (const auto& layer : by_layer(all)) {
     Grid matches = cell_grid({{"match"}, {"time", true}, {"measured at"}});
-    Grid winners = cell_grid({{verbose ? "winner" : "winner, by what differs from the default"}});
+    Grid winners = cell_grid({{verbose ? "winner" : "winner (knobs that differ from the default)"}});
     for (const Found* found : layer) {
       const auto& [cell, answer] = *found;
       const std::optional<Entry> entry = answered(answer);
@@ -145,7 +145,7 @@ void declare_lookup(OptionSet& set, LookupOptions& options) {
   set.value("--max-distance", options.max_distance, "D",
             "The largest distance of an answer, in doublings of tokens or skew (max/mean rows) [any]");
   set.flag("--prefer-choice", options.prefer_choice,
-           "Answer with the table's robust choice (tune --choose) even where a cell is exact");
+           "Answer with the table's robust choice (tune --choose) even if a cell matches exactly");
   set.value("--device", options.device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]",
             device_words);
   declare_format(set, options.format, kFormats);
@@ -156,7 +156,7 @@ void declare_lookup(OptionSet& set, LookupOptions& options) {
 
 Command lookup_command() {
   return {.name = "lookup",
-          .summary = "Ask a tuned table for a problem's candidate",
+          .summary = "Look up a problem's candidate in a tuned table",
           .examples =
               "  moetune lookup moetune-table.json --model qwen3-30b-a3b --tokens 300\n"
               "  moetune lookup moetune-table.json --model qwen3-30b-a3b --tokens 1-4096*2 --device auto --format json",

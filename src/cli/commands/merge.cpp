@@ -110,7 +110,8 @@ Exit run_merge(MergeOptions options, const Invocation& invocation) {
 
 void declare_merge(OptionSet& set, MergeOptions& options) {
   set.arguments("FILES", options.files, "Tuned tables of one device, or journals of one run");
-  set.value("--prefer", options.prefer, "WORD", "Where they differ: fastest, first or last", one_of(kPreferences));
+  set.value("--prefer", options.prefer, "WORD", "Which to keep if they differ: fastest, first or last",
+            one_of(kPreferences));
   set.value("-o,--output", options.output, "FILE", "The merged table or journal [standard output]");
 }
 

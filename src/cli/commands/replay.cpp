@@ -190,10 +190,10 @@ void declare_replay(OptionSet& set, ReplayOptions& options) {
   set.value("--runs", options.runs, "N", "Runs of each cell, with the seeds 0 to N - 1");
   set.value("--max-candidates", options.max_candidates, "N", "At most N candidates per cell");
   set.flag("--cold", options.cold, "Begin each cell without the winners of earlier cells");
-  set.value("--max-loss", options.max_loss, "PERCENT", "Exit with 1 where the geometric mean of losses is higher");
-  set.value("--max-worst", options.max_worst, "PERCENT", "Exit with 1 where any loss is higher");
+  set.value("--max-loss", options.max_loss, "PERCENT", "Exit with 1 if the geometric mean of losses is higher");
+  set.value("--max-worst", options.max_worst, "PERCENT", "Exit with 1 if any loss is higher");
   set.list("--predict", options.costs, "FILE",
-           "Only print, as JSON lines, times that the cost model expects with the constants of FILE (configs/cost)");
+           "Only print the times that the cost model expects with the constants of FILE (configs/cost), as JSON lines");
   declare_packs(set, options.packs);
   declare_format(set, options.format, kFormats);
 }

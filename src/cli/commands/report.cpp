@@ -1,4 +1,4 @@
-// `moetune report`: what a table, its journal and other libraries' times tell, as a page.
+// `moetune report`: a page about a table, its journal and other libraries' times.
 #include "report/report.h"
 
 #include <fmt/format.h>
@@ -70,12 +70,10 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
 
 void declare_report(OptionSet& set, ReportOptions& options) {
   set.argument("TABLE", options.table, "A tuned table");
-  set.value("--journal", options.journal, "FILE", "Journal of the run; without this the one beside the table");
+  set.value("--journal", options.journal, "FILE", "Journal of the run [the one beside the table]");
   set.value("--peers", options.peers, "FILE", "Other libraries' times (scripts/peers.py)");
-  set.value("-o,--output", options.output, "FILE",
-            "The page; without this TABLE with .html or .md; - is standard output");
-  set.value("--format", options.format, "NAME", "html, or markdown; without this what the name of FILE says, else html",
-            one_of(kWords));
+  set.value("-o,--output", options.output, "FILE", "The page [TABLE with .html or .md]; - is standard output");
+  set.value("--format", options.format, "NAME", "html or markdown [by the name of FILE, else html]", one_of(kWords));
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ void declare_validate(OptionSet& set, ValidateOptions& options) {
 
 Command validate_command() {
   return {.name = "validate",
-          .summary = "Tell what files are, and whether this program can read them",
+          .summary = "Check what files are, and whether moetune can read them",
           .examples =
               "  moetune validate moetune-table.json\n"
               "  moetune validate my-pack exported tables/*.jsonl --format json",

@@ -212,7 +212,7 @@ void declare_verify(OptionSet& set, VerifyOptions& options) {
   declare(set, options.search);
   declare(set, options.contenders);
   set.value("--repeat-for", options.repeat_for, "TIME",
-            "Launch correct candidates again for TIME in all; every result must equal the first bit for bit");
+            "Launch correct candidates again for TIME in total; every result must equal the first bit for bit");
   set.value("-o,--output", options.output, "FILE", "Write the verdicts as JSON; - is standard output");
   declare_format(set, options.format, kFormats);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates");

@@ -193,16 +193,16 @@ using Options = CellOptions;
 constexpr CellOption kOptions[] = {
     {"model", "A preset (moetune list models), a model file, or a Hugging Face config.json", "NAME|FILE",
      &Options::models, model_words},
-    {"experts", "Experts: of a layer given directly, or instead of the model's", "E", &Options::experts},
-    {"top_k", "Experts that a token picks", "T", &Options::top_k},
-    {"n", "Columns of Y, of a layer given directly", "N", &Options::n},
-    {"k", "Columns of X, of a layer given directly", "K", &Options::k},
+    {"experts", "Number of experts: of a layer given by its sizes, or in place of the model's", "E", &Options::experts},
+    {"top_k", "Experts per token", "T", &Options::top_k},
+    {"n", "Columns of Y, of a layer given by its sizes", "N", &Options::n},
+    {"k", "Columns of X, of a layer given by its sizes", "K", &Options::k},
     {"hidden", "Width of an expert's input, to scale a model down", "H", &Options::hidden},
     {"intermediate", "Width of an expert, to scale a model down", "I", &Options::intermediate},
     {"projection", "up, down [up]", "LIST", &Options::projections, projection_words},
     {"op", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]", "LIST", &Options::ops, op_words},
-    {"tokens", "Such as 1,16,64-4096*4 [256, or as recorded]", "LIST", &Options::tokens},
-    {"routing", "Such as uniform,zipf:1.0,trace:FILE [uniform]", "LIST", &Options::routings, routing_words},
+    {"tokens", "Token counts, such as 1,16,64-4096*4 [256, or as recorded]", "LIST", &Options::tokens},
+    {"routing", "Routings, such as uniform,zipf:1.0,trace:FILE [uniform]", "LIST", &Options::routings, routing_words},
     {"dtype", "bf16, fp16, fp32, fp8 (e4m3) [bf16]", "LIST", &Options::dtypes, dtype_names},
     {"scales", "Of fp8: block (X 1x128, W 128x128), channel (a row of X, of W), tensor [block]", "LIST",
      &Options::scales, scale_names},
@@ -210,15 +210,15 @@ constexpr CellOption kOptions[] = {
     {"fast_sums", "Sum fp8 in the tensor core's registers alone (--scales channel, tensor)", &Options::fast_sums},
     {"tp", "Ranks that share each expert's width", "LIST", &Options::tp},
     {"ep", "Ranks that share the experts", "LIST", &Options::ep},
-    {"permute_x", "Gather rows of X while loading (of up, where both projections are listed)", &Fusion::permute_x},
-    {"permute_y", "Scatter rows of Y to token order while storing (of down, where both are listed)",
+    {"permute_x", "Gather rows of X while loading (only for up, if both projections are listed)", &Fusion::permute_x},
+    {"permute_y", "Scatter rows of Y to token order while storing (only for down, if both are listed)",
      &Fusion::permute_y},
     {"topk_weights", "Multiply rows by their weights (with --permute-y)", &Fusion::topk_weights},
     {"accumulate", "Add to dW in place of overwriting it (--op dw)", &Fusion::accumulate},
     {"fp32_dw", "Store dW of bf16 or fp16 inputs in fp32 (--op dw)", &Fusion::fp32_dw},
     {"sum_slots", "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)", &Fusion::sum_slots},
     {"weight_gradient", "Gradient of the top-k weights too (--op dx, with --topk-weights)", &Fusion::weight_gradient},
-    {"seed", "Of routings and operands", "N", &Options::seed}};
+    {"seed", "Seed of routings and operands", "N", &Options::seed}};
 
 }  // namespace
 
@@ -233,7 +233,7 @@ std::string typed_name(const CellOption& option) {
 void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group(title);
   set.value("--suite", options.suite, "NAME|FILE",
-            "A named list of cells (moetune list suites), or a file; --tokens picks", suite_words);
+            "A named list of cells (moetune list suites), or a file; --tokens picks among them", suite_words);
   for (const CellOption& one : kOptions) {
     if (one.list) set.list(typed_name(one), options.*one.list, one.placeholder, one.help, one.words);
     if (one.value) set.value(typed_name(one), options.*one.value, one.placeholder, one.help, one.words);

@@ -14,9 +14,9 @@ namespace moetune {
 void declare(OptionSet& set, ContenderOptions& options) {
   set.group("Candidates");
   set.list("--candidate", options.candidates, "TEXT",
-           "Such as \"mma block_m=128 stages=4\"; the default's value for other knobs");
+           "A candidate, such as \"mma block_m=128 stages=4\"; other knobs have the default's values");
   set.value("--table", options.table, "FILE",
-            "The winners of a tuned table; the options of cells pick among its cells");
+            "Take the winners of a tuned table; the options of cells pick among its cells");
   set.group("Options");
 }
 

@@ -86,13 +86,14 @@ bool is_all_gpus(const DeviceOptions& options) { return options.device == "cuda:
 void declare(OptionSet& set, DeviceOptions& options) {
   set.group("Device");
   set.value("--device", options.device, "WORD",
-            "auto (a GPU if there is one), cpu, cuda, cuda:1; for tune, cuda:all, and with --dry-run h200, b200, ...; "
-            "for doctor, all",
+            "auto (a GPU if there is one), cpu, cuda, cuda:1; tune also takes cuda:all, and with --dry-run h200, b200, "
+            "...; doctor also takes all",
             device_words);
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   declare_packs(set, options.packs);
   set.value("--measured", options.measured, "FILE",
-            "What 'moetune doctor --format json' told of this device: models of kernels go by it [its data sheet]");
+            "Output of 'moetune doctor --format json' on this device: the cost model uses its measured figures [the "
+            "data sheet's]");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.group("Options");
 }
@@ -107,12 +108,12 @@ std::vector<std::string> device_arguments(const DeviceOptions& options) {
 
 void declare_packs(OptionSet& set, std::vector<std::string>& packs) {
   set.list("--pack", packs, "DIR",
-           "Add the kernels of a folder with a pack.json: made elsewhere, tuned like any variant");
+           "Add the kernels in this folder, which holds a pack.json; they are tuned like any variant");
 }
 
 void declare_regime(OptionSet& set, std::string& value, const std::string& help) {
   set.value("--regime", value, "WORD",
-            help + ": burst, near its boost clock; or sustained, busy until its power limit shows",
+            help + ": burst (near its boost clock) or sustained (until its power limit lowers the clock)",
             one_of({"burst", "sustained"}));
 }
 

@@ -15,14 +15,14 @@ namespace moetune {
 void declare(OptionSet& set, SearchOptions& options, const std::string& default_space) {
   set.group("Candidates");
   const std::string otherwise = default_space.empty() ? "" : fmt::format(" [{}]", default_space);
-  set.value("--space", options.space, "NAME|FILE", "Values for each knob (moetune list spaces), or a file" + otherwise,
-            space_words);
+  set.value("--space", options.space, "NAME|FILE",
+            "Values to try for each knob: a named space (moetune list spaces), or a file" + otherwise, space_words);
   set.list("--variant", options.variants, "LIST",
-           "Only these variants (moetune list variants), also those that the space lacks", variant_words);
-  set.list("--set", options.settings, "KNOB=LIST", "Other values for a knob, such as block_m=64,128");
+           "Only these variants (moetune list variants), even if the space lacks them", variant_words);
+  set.list("--set", options.settings, "KNOB=LIST", "Other values to try for a knob, such as block_m=64,128");
   if (default_space.empty())
     set.value("--max-candidates", options.max_candidates, "N",
-              "Draw at most N candidates of the space per cell, at random by the cell's seed");
+              "At most N candidates of the space per cell, drawn at random by the cell's seed");
   set.group("Options");
 }
 

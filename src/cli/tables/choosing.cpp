@@ -33,7 +33,7 @@ std::string candidate_text(const TunedTable& table, const RobustChoice& choice, 
 using Choices = std::vector<const RobustChoice*>;
 
 Grid choices_grid(const TunedTable& table, const Choices& choices, bool verbose) {
-  const char* title = verbose ? "choice" : "choice, by what differs from the default";
+  const char* title = verbose ? "choice" : "choice (knobs that differ from the default)";
   Grid grid{{{"for tokens"}, {title}, {"worst", true}, {"mean", true}}, {}};
   for (const RobustChoice* choice : choices)
     grid.rows.push_back({text(choice->tokens), candidate_text(table, *choice, choice->candidate(), verbose),
@@ -83,10 +83,11 @@ Grid matrix_grid(const Choices& choices) {
 void declare(OptionSet& set, ChoosingOptions& options) {
   set.group("Robust choice");
   set.value("--choose", options.rule, "worst|mean",
-            "For each token count, choose the candidate of least regret over its routings, the worst or the mean",
+            "For each token count, also choose one candidate for all its routings: the one with the least regret, in "
+            "the worst of them or on average",
             one_of({"worst", "mean"}));
   set.value("--bucket-loss", options.bucket_loss, "SHARE",
-            "Merge token counts while one candidate's regret stays within this, such as 2% [--choose worst]");
+            "Merge token counts while one candidate's regret stays within this, such as 2%; implies --choose worst");
 }
 
 std::optional<ContestRequest> choose_request(const ChoosingOptions& options, const Shard& shard) {

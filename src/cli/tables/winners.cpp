@@ -120,7 +120,7 @@ std::string default_text(const Entry& entry) {
 }
 
 Grid winners_grid(const Entries& entries, const DeviceInfo& device) {
-  Grid grid = cell_grid({{"winner, by what differs from the default"}, {"default"}});
+  Grid grid = cell_grid({{"winner (knobs that differ from the default)"}, {"default"}});
   for (const Entry* entry : entries)
     add_row(grid, entry->cell,
             {entry->skipped.empty() ? winner_text(*entry, device) + marks(*entry) : "none: " + entry->skipped,
