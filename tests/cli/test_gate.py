@@ -132,6 +132,12 @@ def test_ctrl_c_ends_a_program_that_does_not_answer_and_what_it_started(room):
     assert all([wait_until_gone(pid) for pid in (room.path / "pids").read_text().split()])
 
 
+def test_a_benchmark_file_without_a_trusted_cell_is_replaced(room):
+    room.made_table("moetune-table.json")
+    room.write("times.json", "[]\n")
+    assert "exists" not in room.run("check", "moetune-table.json", *CPU, "--benchmark", "times.json", "--rounds", "5").stderr
+
+
 # --- formats ---
 
 def test_annotations_where_github_runs_it(planted):
