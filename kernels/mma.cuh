@@ -3,6 +3,8 @@
 // loaded.
 #pragma once
 #include "mma_operands.cuh"
+#include "mma_scales.cuh"
+#include "mma_sums.cuh"
 #include "scheduler.cuh"
 #include "tile_pieces.cuh"
 
@@ -12,16 +14,21 @@ template <class Config>
 struct Mma {
   using Element = typename Config::X::Stage;
   using Function = typename Config::Function;
+  using AfterStage = typename Config::AfterStage;
   using Result = typename Function::Result;
+  using Scales = MmaScalesOf<Config>;
   static constexpr MmaKnobs knobs = Config::knobs;
-  static constexpr MmaProblem problem = {
-      .sums_rows = Config::x_across, .weighs_x = Config::weighs_x, .element_bytes = sizeof(Element)};
+  static constexpr MmaProblem problem = {.sums_rows = Config::x_across,
+                                         .weighs_x = Config::weighs_x,
+                                         .element_bytes = sizeof(Element),
+                                         .scale_bytes = Scales::bytes,
+                                         .scales_at_end = Scales::at_end};
   static constexpr WarpGrid grid = warp_grid(knobs);
   static constexpr MmaLayout layout = mma_layout(knobs, problem);
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
   static constexpr int stages = knobs.stages, warps = knobs.warps, threads = 32 * warps, split = knobs.split;
   static constexpr int warp_m = block_m / grid.m, warp_n = block_n / grid.n;
-  static constexpr int k_steps = block_k / 16;  // mma steps in a stage
+  static constexpr int k_steps = block_k * static_cast<int>(sizeof(Element)) / 32;  // mma steps in a stage
   using X = MmaOperandOf<Config, true>;
   using W = MmaOperandOf<Config, false>;
   static constexpr int staging_pitch = mma_staging_pitch(knobs);
@@ -34,7 +41,8 @@ struct Mma {
   using Weights = typename Choice<Config::weighs_x, MmaWeights<Config>, NoMmaWeights<Config>>::type;
 
   static_assert(!stores_sums || Function::joins == 1, "sums are stored as they are");
-  static_assert(!Config::AfterStage::restarts, "mma adds all stages to the same sums");
+  static_assert(AfterStage::scaled == (Scales::bytes > 0 && !Scales::at_end), "scales of blocks scale each part");
+  static_assert(!AfterStage::restarts || kScaleBlock % block_k == 0, "a stage lies in one block of scales");
   static_assert(grid.m * grid.n == warps, "the warp grid must use every warp");
   static_assert(layout.scheduler % alignof(Aligned<typename Tiles::State>) == 0, "the scheduler is copied aligned");
   static_assert(stages >= 2, "one stage is multiplied while another is filled");
@@ -51,6 +59,8 @@ struct Mma {
     __forceinline__ auto* staging() const { return at<Result[16 * staging_pitch]>(layout.staging); }
     __forceinline__ TileType* tiles() const { return at<TileType>(layout.tiles); }
     __forceinline__ Weights weights() const { return Weights(at<float>(layout.weights)); }
+    // Of X, then of W: of a stage, or of a slot of `tiles`.
+    __forceinline__ float* scales(int set) const { return at<float>(layout.scales + set * Scales::bytes); }
     __forceinline__ auto& scheduler() const { return *at<Aligned<typename Tiles::State>>(layout.scheduler); }
   };
 
@@ -61,6 +71,7 @@ struct Mma {
     Shared shared;
     X x;
     W w;
+    Scales scales;
     int slot = 0;     // of the tile that is loading
     int k_first = 0;  // of the stage that is loading
     int k_end = 0;    // of the tile or piece, where they vary; whole tiles end at args.k, which takes no register
@@ -90,9 +101,14 @@ struct Mma {
         }
         x.begin_tile(args, tile, k_first);
         w.begin_tile(args, tile, k_first);
+        scales.begin_tile(args, tile);
+        if constexpr (Scales::at_end) scales.copy(args, shared.scales(slot), k_first);
       }
       x.begin_stage(args, shared_address(shared.x()[stage]), k_first);
       w.begin_stage(args, shared_address(shared.w()[stage]), k_first);
+      if constexpr (AfterStage::scaled)
+        if (ends_part(k_first + block_k, steps_vary ? k_end : static_cast<int>(args.k)))
+          scales.copy(args, shared.scales(stage), k_first);
       shared.weights().copy(args, shared.tiles()[slot], stage, k_first);
     }
 
@@ -149,6 +165,12 @@ struct Mma {
   };
 
   using Accumulators = float[warp_m / 16][warp_n / 8][4];
+  using Sums = typename Choice<AfterStage::restarts, MmaPromotedSums<Mma>, MmaKeptSums<Mma>>::type;
+
+  // Whether a part of the sums along k ends at `k`, the end of a stage, where the tile or piece ends at `end`.
+  static __forceinline__ bool ends_part(int k, int end) {
+    return block_k == kScaleBlock || k % kScaleBlock == 0 || k >= end;
+  }
 
   static __forceinline__ Steps steps_of(const Args& args, const TileType& tile) {
     return Cut::steps_of(tile, Tiles::depth_of(args, tile));
@@ -180,6 +202,21 @@ struct Mma {
   static __forceinline__ void add_y(const Args& args, const TileType& tile, Accumulators& sum, int m0, int n0) {
     if (tile.piece > 0 && tile.piece % split != 0) return;
     for_sums(args, tile, sum, m0, n0, [](float& d, const Result& y, int) { d = to_float(y); });
+  }
+
+  // Multiplies a tile's sums by the scales of its rows and columns.
+  static __forceinline__ void scale(const Shared& shared, int slot, Accumulators& sum, int m0, int n0) {
+    const int lane = threadIdx.x % 32;
+    const float* const x = shared.scales(slot) + m0 + lane / 4;
+    const float* const w = shared.scales(slot) + block_m + n0 + lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < warp_n / 8; ++j) {
+      const float2 two = *reinterpret_cast<const float2*>(w + j * 8);
+#pragma unroll
+      for (int i = 0; i < warp_m / 16; ++i)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) sum[i][j][c] *= x[i * 16 + c / 2 * 8] * (c % 2 ? two.y : two.x);
+    }
   }
 
   // Stores fp32 sums from registers.
@@ -226,8 +263,8 @@ struct Mma {
       for (int j = 0; j < warp_n / 8; ++j) {
         // Back and forth along n: the next row begins with the last column's fragment.
         const int column = row % 2 ? warp_n / 8 - 1 - j : j;
-        mma_m16n8k16<Element>(sum[row][column], f.x[row], f.w[column / 2][column % 2 * 2],
-                              f.w[column / 2][column % 2 * 2 + 1]);
+        mma_m16n8<Element>(sum[row][column], f.x[row], f.w[column / 2][column % 2 * 2],
+                           f.w[column / 2][column % 2 * 2 + 1]);
       }
       constexpr int slot = position * (warp_m / 16) + row;
       loader.template copy_range<copies_before(slot), copies_before(slot + 1)>();
@@ -282,9 +319,10 @@ struct Mma {
   }
 
   template <int step>
-  static __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Accumulators& sum, const FragmentReader& reader,
+  static __forceinline__ void k_step(Loader& loader, Fragments (&f)[2], Sums& sums, const FragmentReader& reader,
                                      int& stage) {
     if constexpr (step == k_steps - 1) {
+      sums.read_scales(stage);
       // Behind the barrier the next stage has landed, and this one may be overwritten: all its fragments are loaded.
       loader.commit();
       cp_async_wait<stages - 2>();
@@ -293,8 +331,18 @@ struct Mma {
       loader.begin();
     }
     reader.load(f[(step + 1) % 2], stage, (step + 1) % k_steps);
-    multiply<(step + 1) % k_steps>(sum, f[step % 2], loader);
-    if constexpr (step + 1 < k_steps) k_step<step + 1>(loader, f, sum, reader, stage);
+    multiply<(step + 1) % k_steps>(sums.products(), f[step % 2], loader);
+    if constexpr (step + 1 < k_steps)
+      k_step<step + 1>(loader, f, sums, reader, stage);
+    else if constexpr (k_steps % 2 != 0)
+      f[0] = f[1];
+  }
+  // A stage of a tile or piece that ends at `end`.
+  static __forceinline__ void multiply_stage(Loader& loader, Fragments (&f)[2], Sums& sums,
+                                             const FragmentReader& reader, int& stage, int k_first, int end) {
+    k_step<0>(loader, f, sums, reader, stage);
+    if constexpr (AfterStage::restarts)
+      if (ends_part(k_first + block_k, end)) sums.promote();
   }
 
   static __forceinline__ void run(const Args& args) {
@@ -329,14 +377,18 @@ struct Mma {
     for (int slot = 0; shared.tiles()[slot].rows > 0; slot = (slot + 1) % kMmaTileSlots) {
       Accumulators sum = {};
       if constexpr (Config::accumulates) add_y(args, shared.tiles()[slot], sum, m0, n0);
+      Sums sums(sum, shared, slot, m0, n0);
       if constexpr (!steps_vary) {
-        for (int k = 0; k < args.k; k += block_k) k_step<0>(loader, fragments, sum, reader, stage);
+        for (int k = 0; k < args.k; k += block_k)
+          multiply_stage(loader, fragments, sums, reader, stage, k, static_cast<int>(args.k));
       } else {
         const Steps steps = steps_of(args, shared.tiles()[slot]);
-        for (int k = steps.first; k < steps.end; ++k) k_step<0>(loader, fragments, sum, reader, stage);
+        for (int k = steps.first; k < steps.end; ++k)
+          multiply_stage(loader, fragments, sums, reader, stage, k * block_k, steps.end * block_k);
         if constexpr (split > 1)
           if (const int piece = shared.tiles()[slot].piece; piece >= 0 && !add_pieces(args, piece, sum)) continue;
       }
+      if constexpr (Scales::at_end) scale(shared, slot, sum, m0, n0);
       if constexpr (stores_sums)
         store_sums(args, shared.tiles()[slot], sum, m0, n0);
       else

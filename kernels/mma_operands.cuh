@@ -12,19 +12,19 @@ template <class Config, bool is_x>
 struct MmaOperand {
   static constexpr MmaKnobs knobs = Config::knobs;
   using Type = typename Choice<is_x, typename Config::X, typename Config::W>::type;
-  static_assert(sizeof(typename Type::Memory) == 2 && sizeof(typename Type::Stage) == 2,
-                "mma copies elements of 16 bits");
-  static_assert(Type::Scales::stage_bytes(1) == 0, "mma applies no scales");
+  static constexpr int element_bytes = sizeof(typename Type::Stage), chunk_elements = 16 / element_bytes;
+  static_assert(sizeof(typename Type::Memory) == element_bytes && element_bytes <= 2,
+                "mma copies elements of 8 or 16 bits");
   static constexpr int block = is_x ? knobs.block_m : knobs.block_n, block_k = knobs.block_k;
-  static constexpr int threads = 32 * knobs.warps, stage_bytes = block * block_k * 2;
+  static constexpr int threads = 32 * knobs.warps, stage_bytes = block * block_k * element_bytes;
   static constexpr RowOrder order = is_x ? Config::x_rows : Config::w_rows;
   static constexpr bool is_gathered = order != RowOrder::in_place;
   static constexpr int load_bytes = is_x ? Config::x_load_bytes : Config::w_load_bytes;
 
   static __forceinline__ const char* base(const Args& args) { return static_cast<const char*>(is_x ? args.x : args.w); }
 
-  // Where a lane's row of ldmatrix lies in a fragment of 16 x 16. X: rows 0-7, rows 8-15, then the same further along
-  // k. W: rows 0-7 at k and k + 8, then rows 8-15.
+  // Where a lane's row of ldmatrix lies in a fragment of 16 rows x 32 bytes. X: rows 0-7, rows 8-15, then the same 16
+  // bytes further along k. W: rows 0-7 at both places along k, then rows 8-15.
   static __forceinline__ int upper_half() {
     const int lane = threadIdx.x % 32;
     return is_x ? lane / 8 % 2 : lane / 16;
@@ -35,12 +35,26 @@ struct MmaOperand {
   }
 };
 
+// Copies a 16-byte chunk as copy_chunk() does, also a byte at a time.
+template <int load_bytes>
+__forceinline__ void copy_chunk_of(unsigned destination, const char* source, int valid) {
+  if constexpr (load_bytes > 1) {
+    copy_chunk<load_bytes>(destination, source, valid);
+  } else {
+#pragma unroll 4
+    for (int at = 0; at < 16; ++at) {
+      const unsigned short bits = at < valid ? static_cast<unsigned char>(source[at]) : 0;
+      asm volatile("st.shared.b8 [%0], %1;" ::"r"(destination + at), "h"(bits) : "memory");
+    }
+  }
+}
+
 // k is contiguous in memory and in a stage. A thread copies one 16-byte chunk of every row_step-th row.
 template <class Config, bool is_x>
 struct MmaRowsAlongK : MmaOperand<Config, is_x> {
   using Base = MmaOperand<Config, is_x>;
-  using Base::block, Base::block_k, Base::is_gathered;
-  using Layout = Swizzle<block_k>;
+  using Base::block, Base::block_k, Base::is_gathered, Base::element_bytes, Base::chunk_elements;
+  using Layout = Swizzle<block_k * element_bytes / 2>;  // it counts 16-bit columns
   static constexpr int chunks = Layout::chunks;
   static constexpr int row_step = Base::threads / chunks;  // rows that all threads copy at once, a chunk each
   static constexpr int copies = (block + row_step - 1) / row_step;
@@ -54,7 +68,7 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
       rows_now;  // from its first row to the end of the expert or of n; the same, or none behind the end of k
   int gathered[is_gathered ? copies : 1];
 
-  __forceinline__ explicit MmaRowsAlongK(const Args& args) : row_bytes(args.k * 2) {}
+  __forceinline__ explicit MmaRowsAlongK(const Args& args) : row_bytes(args.k * element_bytes) {}
 
   static __forceinline__ int row() { return threadIdx.x / chunks; }
   static __forceinline__ int chunk() { return threadIdx.x % chunks; }
@@ -62,7 +76,7 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
   template <class TileType>
   __forceinline__ void begin_tile(const Args& args, const TileType& tile, int k_first) {
     rows_left = is_x ? tile.rows - row() : tile.rows == 0 ? 0 : static_cast<int>(args.n) - tile.column - row();
-    from = Base::base(args) + chunk() * 16 + k_first * 2;
+    from = Base::base(args) + chunk() * 16 + k_first * element_bytes;
     if constexpr (is_gathered) {
 #pragma unroll
       for (int i = 0; i < copies; ++i)
@@ -76,7 +90,7 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
   __forceinline__ void begin_stage(const Args& args, unsigned stage, int k_first) {
     to = stage + Layout::offset(row(), chunk());
     // Past the end of k zeros are written for both operands: a NaN times zero would still be NaN.
-    valid = (static_cast<int>(args.k) - k_first - chunk() * 8) * 2;
+    valid = (static_cast<int>(args.k) - k_first - chunk() * chunk_elements) * element_bytes;
     rows_now = valid > 0 ? rows_left : 0;
   }
   // Rows past the end become zeros. Copies come in order: each moves the pointer down to the next row, and the last
@@ -86,14 +100,14 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
     const bool inside = number * row_step < rows_now;
     const int bytes = inside ? (Base::load_bytes == 16 ? 16 : valid) : 0;
     if ((number + 1) * row_step <= block || number * row_step + row() < block) {
-      const unsigned target = to + number * row_step * block_k * 2;
+      const unsigned target = to + number * row_step * block_k * element_bytes;
       if constexpr (is_gathered)
-        copy_chunk<Base::load_bytes>(target, from + gathered[number] * row_bytes, bytes);
+        copy_chunk_of<Base::load_bytes>(target, from + gathered[number] * row_bytes, bytes);
       else
-        copy_chunk<Base::load_bytes>(target, from, bytes);
+        copy_chunk_of<Base::load_bytes>(target, from, bytes);
     }
     if constexpr (number == copies - 1)
-      from += block_k * 2 - (is_gathered ? 0 : (copies - 1) * step_bytes);
+      from += block_k * element_bytes - (is_gathered ? 0 : (copies - 1) * step_bytes);
     else if constexpr (!is_gathered)
       from += step_bytes;
   }
@@ -107,7 +121,7 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
     __forceinline__ void load(unsigned (&fragments)[count][4], int stage, int k_step) const {
       const unsigned at = (address + stage * Base::stage_bytes) ^ (k_step * 32);
 #pragma unroll
-      for (int i = 0; i < count; ++i) ldmatrix_x4(fragments[i], at + i * 16 * block_k * 2);
+      for (int i = 0; i < count; ++i) ldmatrix_x4(fragments[i], at + i * 16 * block_k * element_bytes);
     }
   };
 };
@@ -118,6 +132,7 @@ template <class Config, bool is_x>
 struct MmaRowsAcrossK : MmaOperand<Config, is_x> {
   using Base = MmaOperand<Config, is_x>;
   using Base::block, Base::block_k, Base::is_gathered;
+  static_assert(Base::element_bytes == 2, "ldmatrix transposes elements of 16 bits alone");
   static constexpr int width = block % 64 == 0 ? 64 : block % 32 == 0 ? 32 : 16;  // of a plane
   using Layout = Swizzle<width>;
   static constexpr int chunks = Layout::chunks;

@@ -32,11 +32,11 @@ constexpr WarpGrid warp_grid(int block_m, int block_n, int warps) {
 }
 constexpr WarpGrid warp_grid(const MmaKnobs& k) { return warp_grid(k.block_m, k.block_n, k.warps); }
 
-/// A thread's registers for fp32 sums and fragments (two sets of X and W).
-constexpr int mma_registers(const MmaKnobs& k) {
+/// A thread's registers for fp32 sums, twice as many where they are promoted, and fragments (two sets of X and W).
+constexpr int mma_registers(const MmaKnobs& k, bool promotes = false) {
   const WarpGrid grid = warp_grid(k);
   const int m = k.block_m / grid.m, n = k.block_n / grid.n;
-  return m * n / 32 + 2 * (m / 16 * 4 + n / 16 * 4);
+  return m * n / 32 * (promotes ? 2 : 1) + 2 * (m / 16 * 4 + n / 16 * 4);
 }
 
 /// Tiles under way. The loader writes one when it begins it, the epilogue reads it when it is multiplied; the loader is
@@ -50,28 +50,32 @@ struct MmaProblem {
   bool sums_rows = false;  // k is an expert's number of rows
   bool weighs_x = false;   // rows of X are weighted as they are multiplied
   int element_bytes = 2;
+  int scale_bytes = 0;         // of X and W in a stage, or in a tile
+  bool scales_at_end = false;  // whether they multiply the sums of a tile, and not those of parts along k
 };
 
 /// Offsets in a block's shared memory, in bytes.
 struct MmaLayout {
   int x = 0, w = 0;   // [stages][block_m or block_n][block_k] elements, or [stages][planes][block_k][..]
   int weights = 0;    // [stages][block_k] of rows of X
-  int staging = 0;    // [warps][16][mma_staging_pitch] elements
+  int scales = 0;     // [stages or kMmaTileSlots] of X, then of W
+  int staging = 0;    // [warps][16][mma_staging_pitch] elements of Y, of 16 bits
   int tiles = 0;      // [kMmaTileSlots]; rows = 0 ends them
   int scheduler = 0;  // needed once a tile, so not in registers
   int bytes = 0;      // of all
 };
 constexpr MmaLayout mma_layout(const MmaKnobs& k, const MmaProblem& p) {
   constexpr int align = 256;  // a swizzled row never crosses it
-  const Extent element = {p.element_bytes, p.element_bytes}, swizzled = {p.element_bytes, align};
+  const Extent swizzled = {p.element_bytes, align};
   SharedMemory memory;
   MmaLayout l;
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
-  l.staging = memory.add(element, k.warps * 16 * mma_staging_pitch(k));
+  l.staging = memory.add({2, 2}, k.warps * 16 * mma_staging_pitch(k));
   l.tiles = memory.add(p.sums_rows ? extent<TileOverRows>() : extent<Tile>(), kMmaTileSlots);
   l.scheduler = memory.add(p.sums_rows ? extent<GridWalk<GridInOrder>>() : extent<Walk<ExpertsInOrder>>(), 1);
   if (p.weighs_x) l.weights = memory.add({sizeof(float), 16}, k.stages * k.block_k);
+  if (p.scale_bytes > 0) l.scales = memory.add({p.scale_bytes, 16}, p.scales_at_end ? kMmaTileSlots : k.stages);
   l.bytes = round_up(memory.end, align);
   return l;
 }

@@ -54,17 +54,34 @@ __forceinline__ void ldmatrix_x4_transposed(unsigned (&fragment)[4], unsigned ad
                : "memory");
 }
 
-// d[16, 8] += a[16, 16] b[16, 8], fp32 accumulation; a row-major, b column-major.
-#define MOETUNE_MMA(type)                                                                                          \
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "  \
+// The first or second two of four e4m3 elements as fp16, exactly.
+__forceinline__ unsigned widen_pair(unsigned four, int second) {
+  unsigned two;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(two) : "h"(static_cast<unsigned short>(four >> 16 * second)));
+  return two;
+}
+
+// d[16, 8] += a[16, k] b[k, 8], fp32 accumulation; a row-major, b column-major; k elements take 32 bytes. Only sm_89
+// and sm_120 multiply fp8 by mma.sync. Elsewhere ptxas would widen it and add each product to d alone; here mma adds.
+#define MOETUNE_MMA(shape, type)                                                                                   \
+  asm volatile("mma.sync.aligned." shape ".row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, " \
                "{%8, %9}, {%0, %1, %2, %3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                      \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 template <class Element>
-__forceinline__ void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  if constexpr (is_bf16<Element>)
-    MOETUNE_MMA("bf16");
-  else
-    MOETUNE_MMA("f16");
+__forceinline__ void mma_m16n8(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  if constexpr (is_bf16<Element>) {
+    MOETUNE_MMA("m16n8k16", "bf16");
+  } else if constexpr (sizeof(Element) == 2) {
+    MOETUNE_MMA("m16n8k16", "f16");
+  } else if constexpr (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1200) {
+    MOETUNE_MMA("m16n8k32", "e4m3");
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {  // pairs along k in another order, the same for a and b
+      const unsigned pairs[] = {widen_pair(a[0], i), widen_pair(a[1], i), widen_pair(a[2], i), widen_pair(a[3], i)};
+      mma_m16n8<fp16>(d, pairs, widen_pair(b0, i), widen_pair(b1, i));
+    }
+  }
 }
 // clang-format on
 

@@ -334,6 +334,21 @@ TEST(MmaLegality, NeedsItsArchitectureAndDtype) {
   EXPECT_EQ(reason(candidate, shape_of(Dtype::fp32)), "mma does not support fp32");
 }
 
+TEST(MmaLegality, Fp8NeedsItsArchitectureAndRegistersForPromotedSums) {
+  const auto told = [](const std::string& tile, bool fast_sums, const char* arch) {
+    Shape shape = shape_of(Dtype::fp8);
+    shape.layer.scales = ScaleKind::channel, shape.layer.fast_sums = fast_sums;
+    return reason("mma stages=3 raster=m group=1 split=1 " + tile, shape, arch);
+  };
+  const std::string small = "block_m=64 block_n=128 block_k=128 warps=4",
+                    large = "block_m=128 block_n=256 block_k=32 warps=8";
+  EXPECT_EQ(told(small, false, "sm_80"), "mma needs sm_89 or newer for fp8");
+  EXPECT_EQ(told(small, false, "sm_89"), "");
+  EXPECT_EQ(told(large, true, "sm_89"), "");
+  EXPECT_EQ(told(large, false, "sm_89"),
+            "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread");
+}
+
 TEST(MmaLegality, GradientsNeedMoreRegisters) {
   const std::string large = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=1";
   EXPECT_EQ(reason(large, shape_of(Dtype::bf16)), "");

@@ -6,6 +6,7 @@
 
 #include "kernels/args.h"
 #include "kernels/mma_plan.h"
+#include "kernels/scales.h"
 #include "variant/catalog.h"
 #include "variant/knob_list.h"
 #include "variant/mma/mma_cost.h"
@@ -31,21 +32,25 @@ const KnobList<Knobs>& list() {
   return knobs;
 }
 
-constexpr int kElementBytes = 2;
 constexpr int kRegistersPerSm = 65536;
 constexpr int kMaxRegisters = 255;  // a thread
 constexpr int kMaxBlocksPerSm = 8;  // more does not help a persistent kernel
 static_assert(2 * kMaxBlocksPerSm <= arrivals_per_sm, "every tile that is cut has a counter");
 constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
 constexpr int64_t kReservedShared = 1024;     // a block, by the driver
+bool promotes(const Shape& shape) { return shape.layer.dtype == Dtype::fp8 && !shape.layer.fast_sums; }
+
 // Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles; large
-// ones make do with fewer.
+// ones make do with fewer. fp8 needs more for scales, and where elements are copied one or two at a time.
 struct StateRegisters {
   int usual, fewest;
 };
 StateRegisters state_registers(const Shape& shape) {
   const Product p = product_of(shape);
-  return is_k_major(p.a) && is_k_major(p.b) ? StateRegisters{76, 38} : StateRegisters{112, 74};
+  if (!is_k_major(p.a) || !is_k_major(p.b)) return {112, 74};
+  if (p.a.type.dtype != Dtype::fp8) return {76, 38};
+  const int small_copies = row_bytes(p.a) % 4 != 0 ? 48 : 0;
+  return {76 + small_copies, (promotes(shape) ? 79 : 38) + small_copies};
 }
 
 // Chunks of 16 bytes of one operand's stage that a thread copies. Where rows are steps along k, compiled kernels with
@@ -55,21 +60,29 @@ int chunks(const Knobs& c, int rows) { return rows * c.block_k / (8 * 32 * c.war
 
 int shared_bytes(const Knobs& c, const Shape& shape) {
   const Product p = product_of(shape);
-  return mma_layout(c, {.sums_rows = p.ragged == Axis::k,
+  MmaProblem problem = {.sums_rows = p.ragged == Axis::k,
                         .weighs_x = p.weighting == Weighting::a,
-                        .element_bytes = kElementBytes})
-      .bytes;
+                        .element_bytes = static_cast<int>(size_bytes(p.a.type.stage))};
+  if (p.a.type.scales.kind == ScaleKind::block)
+    problem.scale_bytes = x_block_scale_bytes(c.block_m, kScaleBlock) + w_block_scale_bytes(c.block_n, kScaleBlock);
+  else if (has_scales(p.a.type))
+    problem.scale_bytes = row_scale_bytes(c.block_m + c.block_n), problem.scales_at_end = true;
+  return mma_layout(c, problem).bytes;
 }
 
+int registers(const Knobs& c, const Shape& shape) { return mma_registers(c, promotes(shape)); }
+
 int blocks_per_sm(const Knobs& c, const Shape& shape) {
-  const int by_registers = kRegistersPerSm / (32 * c.warps) / (mma_registers(c) + state_registers(shape).usual);
+  const int by_registers = kRegistersPerSm / (32 * c.warps) / (registers(c, shape) + state_registers(shape).usual);
   const auto by_shared = static_cast<int>(kSharedPerSm / (shared_bytes(c, shape) + kReservedShared));
   return std::max(1, std::min({by_registers, by_shared, kMaxBlocksPerSm}));
 }
 
 std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
-  if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16}, {Op::fwd, Op::dx, Op::dw})) return reason;
+  if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp8}, {Op::fwd, Op::dx, Op::dw}))
+    return reason;
   if (device.compute_capability < 80) return "mma needs sm_80 or newer";
+  if (shape.layer.dtype == Dtype::fp8 && device.compute_capability < 89) return "mma needs sm_89 or newer for fp8";
   if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
   if (c.block_n < 32 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 32 to 256";
   if (c.block_k != 32 && c.block_k != 64 && c.block_k != 128) return "block_k must be 32, 64 or 128";
@@ -84,7 +97,7 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
     return fmt::format(
         "block_m, block_n or block_k must be smaller for {}: a thread would copy over {} chunks of a stage",
         name(shape.op), kMostChunks);
-  if (mma_registers(c) + state_registers(shape).fewest > kMaxRegisters)
+  if (registers(c, shape) + state_registers(shape).fewest > kMaxRegisters)
     return "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread";
   if (shared_bytes(c, shape) > device.shared_memory_per_block)
     return fmt::format("stages, block_m, block_n or block_k must be smaller: shared memory over {} bytes",
@@ -108,8 +121,8 @@ std::string unit(const Knobs& c, const Shape& shape) {
   return print_unit({.variant = "mma",
                      .knobs_type = "MmaKnobs",
                      .knobs = list().initialiser(c),
-                     .constants = {{"x_load_bytes", alignment(p.a.columns * kElementBytes, 16)},
-                                   {"w_load_bytes", alignment(p.b.columns * kElementBytes, 16)},
+                     .constants = {{"x_load_bytes", alignment(row_bytes(p.a), 16)},
+                                   {"w_load_bytes", alignment(row_bytes(p.b), 16)},
                                    {"store_bytes", store_bytes}},
                      .call = "moetune::Mma<Config>::run(args)"},
                     shape, plan(c, shape));

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernels/args.h"
 #include "workload/product.h"
 
 namespace moetune {
@@ -11,6 +12,7 @@ namespace {
 constexpr double kFlops = 2048;       // a cycle and SM at the peak of a device before wgmma, as an A100's
 constexpr double kWgmmaFlops = 4096;  // the same of a device with wgmma
 constexpr double kSumBytes = 4;       // of a sum of a piece
+constexpr double kAdded = 128;        // fp32 sums that are promoted, a cycle and SM
 
 // Tiles of the same depth.
 struct Tiles {
@@ -38,7 +40,9 @@ struct Step {
 Step step_of(const MmaCost& cost, const MmaKnobs& c, const Product& p, double flops) {
   const WarpGrid grid = warp_grid(c);
   const auto bytes = static_cast<double>(size_bytes(p.a.type.dtype)) * c.block_k;
-  const double multiply = 2.0 * c.block_m * c.block_n * c.block_k / flops;
+  const bool promotes = has_scales(p.a.type) && !p.fast_sums;
+  const double promote = promotes ? c.block_m * c.block_n / kAdded * c.block_k / kScaleBlock : 0;
+  const double multiply = 2.0 * c.block_m * c.block_n * c.block_k / flops + promote;
   const double fragments = c.warps * bytes * (c.block_m / grid.m + c.block_n / grid.n);
   const double work =
       norm(multiply, (fragments + bytes * (c.block_m + c.block_n)) / cost.shared_rate, cost.overlap_shared);
@@ -76,7 +80,10 @@ double mma_seconds(const MmaCost& cost, const MmaKnobs& knobs, int blocks, const
   const std::vector<Tiles> tiles = tiles_of(knobs, p, m_sizes);
   const bool has_wgmma = device.compute_capability == 90;
   const double clock = peaks.flops / (has_wgmma ? kWgmmaFlops : kFlops) / device.processors;
-  const Step step = step_of(cost, knobs, p, has_wgmma ? cost.mma_flops : kFlops);
+  // Where mma.sync has no fp8, kernels widen it (kernels/ptx.cuh).
+  const bool twice =
+      p.a.type.dtype == Dtype::fp8 && (device.compute_capability < 90 || device.compute_capability >= 120);
+  const Step step = step_of(cost, knobs, p, has_wgmma ? cost.mma_flops : (twice ? 2 : 1) * kFlops);
   const double busy = busiest_cycles(cost, knobs, step, tiles, blocks, device.processors) / clock;
   const auto [read, written] = moved_bytes(p, m_sizes);
   const double memory = (read + written / cost.write_rate) / peaks.bandwidth;

@@ -388,6 +388,31 @@ TEST_P(CompileTest, MmaAtEveryAlignment) {
 
 INSTANTIATE_TEST_SUITE_P(Arch, CompileTest, testing::Values("sm_80", "sm_90a"));
 
+// Each depth of a stage, kind of scales, and copies of 16 bytes and of one, where mma.sync has fp8 and where not.
+TEST(MmaFp8, CompilesWithoutSpills) {
+  const Fusion scattered = {.permute_x = false, .permute_y = true, .topk_weights = true};
+  for (const std::string arch : {"sm_89", "sm_90a", "sm_120"}) {
+    std::vector<std::string> units;
+    for (const ScaleKind scales : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor})
+      for (const std::string block_k : {"32", "64", "128"})
+        for (const bool odd : {false, true}) {
+          const Fusion fusion = scales == ScaleKind::tensor ? Fusion{.permute_x = true} : odd ? scattered : Fusion{};
+          Shape shape = shape_of(Dtype::fp8, odd ? 1537 : 1536, odd ? 2051 : 2048, fusion);
+          shape.layer.scales = scales, shape.layer.fast_sums = scales == ScaleKind::tensor;
+          const std::string tile =
+              odd ? "block_m=64 block_n=48 warps=4 split=4" : "block_m=128 block_n=128 warps=8 split=1";
+          const Candidate candidate = parse_candidate("mma stages=2 raster=m group=8 block_k=" + block_k + " " + tile);
+          EXPECT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch(arch)).value_or(""), "");
+          units.push_back(candidate.variant->unit(candidate, shape));
+        }
+    keep_sample(units);
+    for (const CompiledUnit& one : compile_units(units, {.arch = arch, .sources = kernel_sources(), .cache = true})) {
+      EXPECT_EQ(one.result.status, Status::ok) << arch << ": " << one.result.reason;
+      EXPECT_EQ(one.result.spill_bytes, 0) << arch;
+    }
+  }
+}
+
 // What the tests on a GPU plant stands in the kernels once, compiles, and is in what runs there.
 TEST(Plants, AllCompile) {
   const Problem problem = planted_problem();
