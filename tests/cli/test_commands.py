@@ -528,3 +528,39 @@ def test_interrupted_bench_is_130(planted):
     process.terminate()
     process.communicate(timeout=60)
     assert process.returncode == 130
+
+
+# fp8
+
+def fp8_layer(*more):
+    return ["--experts", "4", "--top-k", "2", "--n", "48", "--k", "160", "--tokens", "9", "--dtype", "fp8", *more]
+
+
+@pytest.mark.parametrize("scales", ["block", "channel", "tensor"])
+def test_fp8_is_right_on_the_cpu_and_its_cells_name_it(room, scales):
+    results = document("verify", room, "verify", *fp8_layer("--scales", scales), *CPU, "--candidate", CANDIDATE)
+    [point] = [one for one in results["points"] if one["contender"].get("candidate")]
+    assert point["status"] == "ok" and point["verdict"]["mismatches"] == 0
+    assert {key: point["cell"][key] for key in ("dtype", "scales", "out_dtype", "fast_sums")} == {
+        "dtype": "fp8", "scales": scales, "out_dtype": "bf16", "fast_sums": False}
+
+
+def test_a_table_of_fp8_is_read_back_by_its_format(room):
+    made = room.run("tune", *fp8_layer("--out-dtype", "fp16"), *CPU, *FEW, "-o", "fp8.json")
+    assert made.returncode in (0, 1), made.stderr
+    validate("table", room.path / "fp8.json")
+    found = room.run("lookup", "fp8.json", *fp8_layer("--out-dtype", "fp16"), *CPU)
+    assert found.returncode == 0, found.stderr
+    other = room.run("lookup", "fp8.json", *fp8_layer(), *CPU)
+    assert other.returncode == 1 and "fp8-block-fp16" in other.stdout + other.stderr
+
+
+@pytest.mark.parametrize("options, what", [
+    (["--dtype", "bf16", "--scales", "block"], "--scales belongs to --dtype fp8"),
+    (["--dtype", "fp8", "--scales", "blok"], "block"),
+    (["--dtype", "fp8", "--fast-sums"], "--fast-sums has no meaning for scales of blocks"),
+    (["--dtype", "fp8", "--op", "dx"], "fp8 has no dx"),
+    (["--dtype", "fp8", "--out-dtype", "fp32"], "Y of fp8 cannot be fp32")])
+def test_what_fp8_lacks_is_refused_with_a_sentence(room, options, what):
+    result = room.run("verify", "--experts", "4", "--top-k", "2", "--n", "48", "--k", "160", "--tokens", "9", *options, *CPU)
+    assert result.returncode == 2 and what in result.stderr

@@ -7,7 +7,8 @@ import pytest
 
 from conftest import CANDIDATE, CPU, LAYER, TINY
 
-CELL = ["id", "model", "projection", "op", "dtype", "experts", "top_k", "n", "k", "tp", "ep", "permute_x", "permute_y",
+CELL = ["id", "model", "projection", "op", "dtype", "scales", "out_dtype", "fast_sums",
+        "experts", "top_k", "n", "k", "tp", "ep", "permute_x", "permute_y",
         "topk_weights", "accumulate", "fp32_dw", "sum_slots",
         "weight_gradient", "tokens", "routing", "seed"]
 

@@ -276,6 +276,14 @@ TEST_P(HardRouting, SimtFp8) {
   expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_x = true}), "simt", 2);
   expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_y = true, .topk_weights = true}), "simt", 2);
 }
+TEST_P(HardRouting, MmaFp8) {
+  const GpuCase& c = GetParam();
+  for (const ScaleKind scales : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor})
+    expect_right(fp8_problem_of(c, scales), "mma", 6);
+  expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_x = true}), "mma", 4);
+  expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_y = true, .topk_weights = true}), "mma", 4);
+  expect_right(fp8_problem_of(c, ScaleKind::channel, {.permute_x = true}, true, Dtype::fp16), "mma", 4);
+}
 TEST_P(HardRouting, WgmmaFp8) {
   const GpuCase& c = GetParam();
   if (c.n % 8 != 0 || c.k % 16 != 0) GTEST_SKIP() << "wgmma takes whole chunks of 16 bytes";

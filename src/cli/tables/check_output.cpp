@@ -145,7 +145,8 @@ std::vector<std::string> narrowed(std::vector<std::string> command, const CellFi
   command.insert(command.end(), {"--projection", std::string(name(cell.shape.layer.projection)), "--op",
                                  std::string(name(cell.shape.op)), "--tokens", std::to_string(cell.tokens), "--routing",
                                  text(cell.routing)});
-  if (const std::string& model = cell.shape.layer.model; model != "custom" && !model.empty()) command.insert(command.end(), {"--model", cell.shape.layer.model});
+  if (const std::string& model = cell.shape.layer.model; model != "custom" && !model.empty())
+    command.insert(command.end(), {"--model", cell.shape.layer.model});
   return command;
 }
 

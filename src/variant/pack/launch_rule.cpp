@@ -162,14 +162,7 @@ const std::vector<ArgsField>& args_fields() {
                                                 {"w_of", offsetof(Args, w_of)},
                                                 {"y_of", offsetof(Args, y_of)},
                                                 {"maps", offsetof(Args, maps)},
-                                                {"m", offsetof(Args, m), Kind::int64},
-                                                {"x_scales", offsetof(Args, x_scales)},
-                                                {"w_scales", offsetof(Args, w_scales)},
-                                                {"x_scale_row", offsetof(Args, x_scale_row), Kind::int64},
-                                                {"x_scale_step", offsetof(Args, x_scale_step), Kind::int64},
-                                                {"w_scale_expert", offsetof(Args, w_scale_expert), Kind::int64},
-                                                {"w_scale_row", offsetof(Args, w_scale_row), Kind::int64},
-                                                {"w_scale_step", offsetof(Args, w_scale_step), Kind::int64}};
+                                                {"m", offsetof(Args, m), Kind::int64}};
   return fields;
 }
 

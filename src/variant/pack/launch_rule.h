@@ -82,7 +82,7 @@ struct ArgsField {
   size_t offset = 0;
   enum class Kind { pointer, int32, int64 } kind = Kind::pointer;
 };
-/// All but tensor maps, whose offset is map_offset.
+/// All but scales, which exports lack, and tensor maps, whose offset is map_offset.
 const std::vector<ArgsField>& args_fields();
 size_t map_offset(std::string_view field);
 

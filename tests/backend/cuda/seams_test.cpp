@@ -107,7 +107,7 @@ bool changes(const std::string& candidate, const Line& line) {
 
 std::string wgmma(std::string_view loads, std::string_view swap) {
   return "wgmma block_m=128 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=" +
-         std::string(swap) + " cluster=none in_flight=1 tma_x=" + std::string(loads) + " tma_w=" + std::string(loads) +
+         std::string(swap) + " cluster=none in_flight=0 tma_x=" + std::string(loads) + " tma_w=" + std::string(loads) +
          " tma_store=no addressing=base tiles=static pace=own split=1 hold=0 gather=tiles mix=0";
 }
 

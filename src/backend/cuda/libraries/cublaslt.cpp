@@ -140,8 +140,9 @@ void CublasLt::loop(const ScaledGemm& scaled) {
                              &chosen.algo, workspace_.data(), static_cast<size_t>(kLtWorkspaceBytes), stream_),
                "matmul");
     if (last)
-      require(cudaMemcpyAsync(last, target, static_cast<size_t>(own * row_bytes_of_d), cudaMemcpyDeviceToDevice, stream_),
-              "cannot copy the last rows");
+      require(
+          cudaMemcpyAsync(last, target, static_cast<size_t>(own * row_bytes_of_d), cudaMemcpyDeviceToDevice, stream_),
+          "cannot copy the last rows");
   }
 }
 

@@ -287,7 +287,8 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding, std::opt
     double norm = max_normalised_error(dtype, twice, result.terms);
     if (has_scales(operands_.product.a.type)) {
       const double own = result.squares > 0 ? std::sqrt(counts[i].rounding / result.squares) : 0;
-      norm = 1.05 * own + (operands_.product.fast_sums ? max_error_of_fp8_sums(operands_.product) : 0);
+      const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16;  // roundings don't hide errors of sums
+      norm = 1.05 * own + (fine ? max_error_of_fp8_sums(operands_.product) : 0);
       most += std::ldexp(kMostOverMean * max_error_of_fp8_sums(operands_.product), significand_bits(dtype));
     }
     if (i == 0) verdict.normalised_error = error, verdict.max_ulps = ulps;  // those of D
