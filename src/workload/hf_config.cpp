@@ -91,7 +91,46 @@ bool is_gated(const JsonAt& json) {
   return !(activation && activation->value() == "relu2");
 }
 
+std::string text_of(const JsonAt& json, const std::string& path) {
+  const std::optional<JsonAt> found = field(json, path);
+  return found && found->value().is_string() ? found->value().get<std::string>() : "";
+}
+
+// Scales of blocks, where these are of 128 x 128; the format in words where not.
+void read_blocks(const JsonAt& sizes, Model& model) {
+  if (sizes.value() == Json{128, 128})
+    model.fp8_scales = ScaleKind::block;
+  else
+    model.other_format = fmt::format("fp8 with scales of blocks of {}", sizes.value().dump());
+}
+
+// compressed-tensors: the first group, which is that of the linear layers.
+void read_group(const JsonAt& weights, Model& model) {
+  const std::string type = text_of(weights, "type"), strategy = text_of(weights, "strategy");
+  const std::optional<JsonAt> bits = field(weights, "num_bits");
+  if (type != "float" || !bits || bits->value() != 8)
+    model.other_format = fmt::format("{}{}", type, bits ? bits->value().dump() : "");
+  else if (strategy == "block" && weights.has("block_structure"))
+    read_blocks(weights["block_structure"], model);
+  else if (strategy == "channel" || strategy == "tensor")
+    model.fp8_scales = parse_scales(strategy);
+  else
+    model.other_format = "fp8 with scales of " + strategy;
+}
+
 }  // namespace
+
+void read_format(const JsonAt& quantisation, Model& model) {
+  const std::string method = text_of(quantisation, "quant_method"), algorithm = text_of(quantisation, "quant_algo");
+  if (const auto weights = field(quantisation, "config_groups.group_0.weights"))
+    read_group(*weights, model);
+  else if (method == "fp8" && quantisation.has("weight_block_size"))
+    read_blocks(quantisation["weight_block_size"], model);
+  else if (method == "fp8" || algorithm == "FP8")
+    model.fp8_scales = ScaleKind::tensor;
+  else
+    model.other_format = !algorithm.empty() ? algorithm : !method.empty() ? method : "an unknown format";
+}
 
 Model model_from_hf_config(const JsonAt& config, const std::string& name) {
   if (!config.value().is_object()) config.fail("a config.json must be an object");
@@ -108,6 +147,12 @@ Model model_from_hf_config(const JsonAt& config, const std::string& name) {
   model.hidden = size_of(json, "the hidden size", kHidden, kMaxSide);
   model.intermediate = size_of(json, "the intermediate size of an expert", kIntermediate, kMaxSide);
   model.gated = is_gated(json);
+  if (const std::string experts = text_of(config, "expert_dtype"); !experts.empty() && experts != "fp8")
+    model.other_format = experts;
+  else
+    for (const JsonAt& part : {json, config})
+      if (!model.fp8_scales && model.other_format.empty() && part.has("quantization_config"))
+        read_format(part["quantization_config"], model);
   if (model.top_k > model.experts)
     json.fail(fmt::format("a token picks {} experts, but there are {}", model.top_k, model.experts));
   return model;

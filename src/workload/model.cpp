@@ -55,7 +55,15 @@ const Model* find_preset(const std::string& wanted) {
 Model read_config(const fs::path& path) {
   const Json json = read_json(path, Dialect::python);
   const JsonAt root(json, path.string());
-  return json.contains("schema") ? model_from_json(root) : model_from_hf_config(root, name_of_config(path));
+  if (json.contains("schema")) return model_from_json(root);
+  Model model = model_from_hf_config(root, name_of_config(path));
+  const fs::path beside = path.parent_path() / "hf_quant_config.json";  // of ModelOpt
+  std::error_code ignored;
+  if (!model.fp8_scales && model.other_format.empty() && fs::exists(beside, ignored)) {
+    const Json format = read_json(beside, Dialect::python);
+    read_format(JsonAt(format, beside.string())["quantization"], model);
+  }
+  return model;
 }
 
 }  // namespace

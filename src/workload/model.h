@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct Model {
   int64_t hidden = 0;        // width of an expert's input
   int64_t intermediate = 0;  // width of an expert, unsharded
   bool gated = true;         // up has n = 2 * intermediate
+  // How a checkpoint stores the experts: in fp8 with these scales, or in a format that is not covered, in words.
+  std::optional<ScaleKind> fp8_scales = {};
+  std::string other_format = {};
   bool operator==(const Model&) const = default;
 };
 
@@ -35,6 +39,9 @@ Model find_model(const std::string& name);
 
 /// The file that find_model reads for this name, whether it is there or not; empty for a preset and for any other word.
 std::filesystem::path model_file(const std::string& name);
+
+/// Sets the format of the experts from a quantization_config, or from the "quantization" of a hf_quant_config.json.
+void read_format(const JsonAt& quantisation, Model& model);
 
 /// From a Hugging Face config.json. Errors say which field is missing and which names were tried.
 Model model_from_hf_config(const JsonAt& config, const std::string& name);

@@ -564,3 +564,33 @@ def test_a_table_of_fp8_is_read_back_by_its_format(room):
 def test_what_fp8_lacks_is_refused_with_a_sentence(room, options, what):
     result = room.run("verify", "--experts", "4", "--top-k", "2", "--n", "48", "--k", "160", "--tokens", "9", *options, *CPU)
     assert result.returncode == 2 and what in result.stderr
+
+
+def checkpoint(room, **more):
+    config = {"num_experts": 4, "num_experts_per_tok": 2, "hidden_size": 64, "moe_intermediate_size": 32, **more}
+    (room.path / "config.json").write_text(json.dumps(config))
+    return ["--model", "config.json", "--tokens", "9", *CPU, "--dry-run"]
+
+
+def test_a_checkpoint_of_fp8_is_planned_in_its_format(room):
+    blocks = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    planned = room.run("tune", *checkpoint(room, quantization_config=blocks))
+    assert planned.returncode == 0 and "fp8-block" in planned.stdout, planned.stderr
+    as_bf16 = room.run("tune", *checkpoint(room, quantization_config=blocks), "--dtype", "bf16")
+    assert as_bf16.returncode == 0 and "fp8-block" not in as_bf16.stdout
+    assert "taken as bf16" in " ".join(as_bf16.stderr.split())
+    gradients = room.run("tune", *checkpoint(room, quantization_config=blocks), "--op", "dx")
+    assert gradients.returncode == 0 and "bf16" in gradients.stdout
+
+
+def test_modelopt_says_its_format_in_a_file_beside(room):
+    arguments = checkpoint(room)
+    (room.path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
+    assert "fp8-tensor" in room.run("tune", *arguments).stdout
+
+
+def test_a_checkpoint_of_four_bits_is_refused(room):
+    refused = room.run("tune", *checkpoint(room, quantization_config={"quant_method": "mxfp4"}))
+    assert refused.returncode == 2 and "mxfp4, which moetune does not cover yet" in " ".join(refused.stderr.split())
+    taken = room.run("tune", *checkpoint(room, quantization_config={"quant_method": "mxfp4"}), "--dtype", "bf16")
+    assert taken.returncode == 0 and "taken as bf16" in " ".join(taken.stderr.split())

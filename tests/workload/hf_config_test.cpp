@@ -178,5 +178,52 @@ TEST(HfConfig, TakesSynonymsThatAgree) {
                32, 4, 2880, 2880);
 }
 
+// A config of experts with this beside their sizes.
+Model with_format(const std::string& format) {
+  const std::string text =
+      R"({"num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512, "moe_intermediate_size": 256, )" + format +
+      "}";
+  return read(text.c_str());
+}
+
+TEST(HfConfig, ReadsTheFormatOfTheExperts) {
+  struct {
+    const char* text;
+    std::optional<ScaleKind> fp8;
+    const char* other;
+  } const cases[] = {
+      {R"("torch_dtype": "bfloat16")", {}, ""},
+      {R"("quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+          "weight_block_size": [128, 128]})",
+       ScaleKind::block, ""},
+      {R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [32, 32]})",
+       {},
+       "fp8 with scales of blocks of [32,32]"},
+      {R"("quantization_config": {"quant_method": "fp8", "activation_scheme": "static"})", ScaleKind::tensor, ""},
+      {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights":
+          {"num_bits": 8, "type": "float", "strategy": "channel", "dynamic": false}}}})",
+       ScaleKind::channel, ""},
+      {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights":
+          {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}}}})",
+       ScaleKind::block, ""},
+      {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights":
+          {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}}}})",
+       {},
+       "int4"},
+      {R"("quantization_config": {"quant_method": "mxfp4"})", {}, "mxfp4"},
+      {R"("quantization_config": {"quant_method": "gptq", "bits": 4})", {}, "gptq"},
+      {R"("expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})",
+       {},
+       "fp4"}};
+  for (const auto& [text, fp8, other] : cases) {
+    const Model model = with_format(text);
+    EXPECT_EQ(model.fp8_scales, fp8) << text;
+    EXPECT_EQ(model.other_format, other) << text;
+  }
+  const Model inside = read(R"({"text_config": {"num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512,
+    "moe_intermediate_size": 256, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}})");
+  EXPECT_EQ(inside.fp8_scales, ScaleKind::block);
+}
+
 }  // namespace
 }  // namespace moetune

@@ -410,6 +410,7 @@ Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   options.catalog = Catalog(options.device.packs);
+  for (const std::string& text : format_notes(options.cells)) note(invocation.terminal, text);
   TuneRequest request = request_of(options, invocation);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);

@@ -105,7 +105,7 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
   require(fusion.fp32_dw, "--fp32-dw", Op::dw);
   require(fusion.sum_slots, "--sum-slots", Op::dx);
   require(fusion.weight_gradient, "--weight-gradient", Op::dx);
-  const bool fp8 = std::ranges::find(dtypes, Dtype::fp8) != dtypes.end();
+  const bool fp8 = dtypes.empty() ? !options.models.empty() : std::ranges::find(dtypes, Dtype::fp8) != dtypes.end();
   if (!fp8 && (!options.scales.empty() || !options.out_dtypes.empty() || options.fast_sums))
     throw request_error(
         fmt::format("{} belongs to --dtype fp8, which is not listed", !options.scales.empty()       ? "--scales"
@@ -115,21 +115,32 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
   if (options.fast_sums && std::ranges::count(scales, "block") == std::ssize(scales))
     throw request_error("--fast-sums has no meaning for scales of blocks, which end every 128 of k",
                         "add --scales channel or tensor");
-  if (fusion.fp32_dw && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
+  if (fusion.fp32_dw && !dtypes.empty() && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
     throw request_error("--fp32-dw has no meaning for --dtype fp32", "dW of fp32 inputs is fp32");
 }
 
+// Without --dtype the format of the model's experts; gradients are computed in bf16.
+std::vector<Dtype> dtypes_of(const Model& model, Op op, std::span<const Dtype> given) {
+  if (!given.empty()) return {given.begin(), given.end()};
+  if (!model.other_format.empty())
+    throw request_error(
+        fmt::format("the experts of {} are {}, which moetune does not cover yet", model.name, model.other_format),
+        "--dtype bf16 takes them as bf16");
+  return {model.fp8_scales && op == Op::fwd ? Dtype::fp8 : Dtype::bf16};
+}
+
 // A layer for each dtype; of fp8 one for each kind of scales and dtype of Y.
-std::vector<Layer> layers_of(const Model& model, Projection projection, int64_t tp, int64_t ep,
-                             std::span<const Dtype> dtypes, const CellOptions& options) {
+std::vector<Layer> layers_of(const Model& model, Projection projection, Op op, int64_t tp, int64_t ep,
+                             std::span<const Dtype> given, const CellOptions& options) {
+  const std::string usual(name(model.fp8_scales.value_or(ScaleKind::block)));
   std::vector<Layer> layers;
-  for (const Dtype dtype : dtypes) {
+  for (const Dtype dtype : dtypes_of(model, op, given)) {
     Layer layer = make_layer(model, projection, dtype, tp, ep);
     if (dtype != Dtype::fp8) {
       layers.push_back(layer);
       continue;
     }
-    for (const std::string& scales : list_words(options.scales, "--scales", {"block"}))
+    for (const std::string& scales : list_words(options.scales, "--scales", {usual}))
       for (const std::string& result : list_words(options.out_dtypes, "--out-dtype", {"bf16"})) {
         layer.scales = parse_scales(scales), layer.out_dtype = parse_dtype(result);
         layer.fast_sums = options.fast_sums && layer.scales != ScaleKind::block;
@@ -203,7 +214,7 @@ constexpr CellOption kOptions[] = {
     {"op", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]", "LIST", &Options::ops, op_words},
     {"tokens", "Token counts, such as 1,16,64-4096*4 [256, or as recorded]", "LIST", &Options::tokens},
     {"routing", "Routings, such as uniform,zipf:1.0,trace:FILE [uniform]", "LIST", &Options::routings, routing_words},
-    {"dtype", "bf16, fp16, fp32, fp8 (e4m3) [bf16]", "LIST", &Options::dtypes, dtype_names},
+    {"dtype", "bf16, fp16, fp32, fp8 (e4m3) [of the checkpoint, or bf16]", "LIST", &Options::dtypes, dtype_names},
     {"scales", "Of fp8: block (X 1x128, W 128x128), channel (a row of X, of W), tensor [block]", "LIST",
      &Options::scales, scale_names},
     {"out_dtype", "Of Y, where X and W are fp8: bf16, fp16 [bf16]", "LIST", &Options::out_dtypes, out_dtype_words},
@@ -250,7 +261,7 @@ std::vector<Cell> make_cells(const CellOptions& options) {
   const bool both = std::ranges::find(projections, Projection::up) != projections.end() &&
                     std::ranges::find(projections, Projection::down) != projections.end();
   const std::vector<Op> ops = mapped(list_words(options.ops, "--op", {"fwd"}), parse_op);
-  const std::vector<Dtype> dtypes = mapped(list_words(options.dtypes, "--dtype", {"bf16"}), parse_dtype);
+  const std::vector<Dtype> dtypes = mapped(list_words(options.dtypes, "--dtype", {}), parse_dtype);
   const auto routings = mapped(list_words(options.routings, "--routing", {"uniform"}), parse_routing);
   const std::vector<int64_t> tokens = token_counts(options);
   const uint64_t seed = seed_of(options);
@@ -264,7 +275,7 @@ std::vector<Cell> make_cells(const CellOptions& options) {
       for (const int64_t ep : integers(options.ep, "--ep", kMaxExperts))
         for (const Projection projection : projections)
           for (const Op op : ops)
-            for (const Layer& layer : layers_of(model, projection, tp, ep, dtypes, options)) {
+            for (const Layer& layer : layers_of(model, projection, op, tp, ep, dtypes, options)) {
               Shape shape{layer, op, fusion_of(options.fusion, projection, both)};
               if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
               if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
@@ -273,6 +284,21 @@ std::vector<Cell> make_cells(const CellOptions& options) {
               add_cells(shape, routings, tokens, seed, known, cells);
             }
   return cells;
+}
+
+std::vector<std::string> format_notes(const CellOptions& options) {
+  std::vector<std::string> notes;
+  if (options.dtypes.empty() || options.models.empty()) return notes;
+  const std::vector<std::string> words = list_words(options.dtypes, "--dtype", {});
+  for (const Model& model : models_of(options)) {
+    const bool covered = model.fp8_scales && std::ranges::find(words, "fp8") != words.end();
+    const std::string stored =
+        model.fp8_scales ? fmt::format("fp8 with scales of {}s", name(*model.fp8_scales)) : model.other_format;
+    if (!stored.empty() && !covered)
+      notes.push_back(fmt::format("the experts of {} are {}; they are taken as {}, as --dtype says", model.name, stored,
+                                  fmt::join(words, ", ")));
+  }
+  return notes;
 }
 
 std::vector<std::string> cell_arguments(const Cell& cell) {
