@@ -583,6 +583,15 @@ def test_a_checkpoint_of_fp8_is_planned_in_its_format(room):
     assert gradients.returncode == 0 and "bf16" in gradients.stdout
 
 
+def test_options_of_fp8_follow_the_format_of_the_checkpoint(room):
+    refused = room.run("tune", *checkpoint(room), "--scales", "block")
+    assert refused.returncode == 2 and "--scales belongs to --dtype fp8" in " ".join(refused.stderr.split())
+    group = {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}
+    channels = checkpoint(room, quantization_config={"config_groups": {"group_0": group}})
+    fast = room.run("tune", *channels, "--fast-sums")
+    assert fast.returncode == 0 and "fp8-channel-fast" in fast.stdout, fast.stderr
+
+
 def test_modelopt_says_its_format_in_a_file_beside(room):
     arguments = checkpoint(room)
     (room.path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))

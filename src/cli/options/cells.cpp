@@ -105,18 +105,24 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
   require(fusion.fp32_dw, "--fp32-dw", Op::dw);
   require(fusion.sum_slots, "--sum-slots", Op::dx);
   require(fusion.weight_gradient, "--weight-gradient", Op::dx);
-  const bool fp8 = dtypes.empty() ? !options.models.empty() : std::ranges::find(dtypes, Dtype::fp8) != dtypes.end();
-  if (!fp8 && (!options.scales.empty() || !options.out_dtypes.empty() || options.fast_sums))
-    throw request_error(
-        fmt::format("{} belongs to --dtype fp8, which is not listed", !options.scales.empty()       ? "--scales"
-                                                                      : !options.out_dtypes.empty() ? "--out-dtype"
-                                                                                                    : "--fast-sums"));
-  const std::vector<std::string> scales = list_words(options.scales, "--scales", {"block"});
-  if (options.fast_sums && std::ranges::count(scales, "block") == std::ssize(scales))
-    throw request_error("--fast-sums has no meaning for scales of blocks, which end every 128 of k",
-                        "add --scales channel or tensor");
   if (fusion.fp32_dw && !dtypes.empty() && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
     throw request_error("--fp32-dw has no meaning for --dtype fp32", "dW of fp32 inputs is fp32");
+}
+
+// Options of fp8 that no cell takes.
+void require_use_by(const std::vector<Cell>& cells, const CellOptions& options) {
+  const auto any = [&](const auto& holds) {
+    return std::ranges::any_of(cells, [&](const Cell& cell) { return holds(cell.shape.layer); });
+  };
+  const char* const given = !options.scales.empty()       ? "--scales"
+                            : !options.out_dtypes.empty() ? "--out-dtype"
+                            : options.fast_sums           ? "--fast-sums"
+                                                          : nullptr;
+  if (given && !any([](const Layer& layer) { return layer.dtype == Dtype::fp8; }))
+    throw request_error(fmt::format("{} belongs to --dtype fp8, which is not listed", given));
+  if (options.fast_sums && !any([](const Layer& layer) { return layer.fast_sums; }))
+    throw request_error("--fast-sums has no meaning for scales of blocks, which end every 128 of k",
+                        "add --scales channel or tensor");
 }
 
 // Without --dtype the format of the model's experts; gradients are computed in bf16.
@@ -283,6 +289,7 @@ std::vector<Cell> make_cells(const CellOptions& options) {
               require_valid(shape);
               add_cells(shape, routings, tokens, seed, known, cells);
             }
+  require_use_by(cells, options);
   return cells;
 }
 
