@@ -43,10 +43,6 @@ namespace {
 // nothing.
 constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 
-cudaDataType_t data_type(Dtype dtype) {
-  return dtype == Dtype::bf16 ? CUDA_R_16BF : dtype == Dtype::fp16 ? CUDA_R_16F : CUDA_R_32F;
-}
-
 // One expert's D^T [n, m] = B [n, k] A^T [k, m], as cuBLAS sees it.
 struct ExpertGemm {
   cublasOperation_t b_op, a_op;
@@ -132,6 +128,11 @@ void Cublas::loop(const GroupedGemm& gemm, bool exact) {
                            g.a, data_type(p.a.type.dtype), g.a_stride, &before, g.d, data_type(p.d.type.dtype),
                            g.d_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                  "gemm");
+}
+
+cudaDataType_t data_type(Dtype dtype) {
+  constexpr cudaDataType_t kTypes[] = {CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F, CUDA_R_8F_E4M3};
+  return kTypes[static_cast<size_t>(dtype)];
 }
 
 bool has_grouped_gemm(const Product& product) { return is_k_major(product.a) && is_k_major(product.b); }

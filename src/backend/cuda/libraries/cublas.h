@@ -1,6 +1,7 @@
 // cuBLAS, opened at run time: the reference and the baselines are its GEMMs, one expert each.
 #pragma once
 #include <cuda_runtime_api.h>
+#include <library_types.h>
 
 #include <cstdint>
 #include <string>
@@ -19,6 +20,9 @@ struct GroupedGemm {
   const char* b = nullptr;
   char* d = nullptr;
 };
+
+/// Of bf16, fp16, fp32 and fp8.
+cudaDataType data_type(Dtype dtype);
 
 /// Whether cublasGemmGroupedBatchedEx multiplies such operands: those of the forward product, in which K is contiguous.
 bool has_grouped_gemm(const Product& product);

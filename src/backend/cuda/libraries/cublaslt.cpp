@@ -116,12 +116,9 @@ void CublasLt::loop(const ScaledGemm& scaled) {
     Owned<cublasLtMatrixLayout_t, decltype(cublasLtMatrixLayoutDestroy)> b(api_.free_layout), a(api_.free_layout),
         d(api_.free_layout);
     const auto rows = static_cast<uint64_t>(m), k = static_cast<uint64_t>(p.k), n = static_cast<uint64_t>(p.n);
-    const auto result = p.d.type.dtype == Dtype::bf16   ? CUDA_R_16BF
-                        : p.d.type.dtype == Dtype::fp16 ? CUDA_R_16F
-                                                        : CUDA_R_32F;
-    require_lt(api_.make_layout(&b.value, CUDA_R_8F_E4M3, k, n, p.k), "layout");
-    require_lt(api_.make_layout(&a.value, CUDA_R_8F_E4M3, k, rows, p.k), "layout");
-    require_lt(api_.make_layout(&d.value, result, n, rows, p.n), "layout");
+    require_lt(api_.make_layout(&b.value, data_type(p.b.type.dtype), k, n, p.k), "layout");
+    require_lt(api_.make_layout(&a.value, data_type(p.a.type.dtype), k, rows, p.k), "layout");
+    require_lt(api_.make_layout(&d.value, data_type(p.d.type.dtype), n, rows, p.n), "layout");
     cublasLtMatmulHeuristicResult_t chosen = {};
     int count = 0;
     if (api_.choose(handle_, matmul.value, b.value, a.value, d.value, d.value, preference.value, 1, &chosen, &count) !=
