@@ -95,9 +95,8 @@ void require_comparable(const TunedTable& table, const DeviceInfo& device);
 /// ratio is too uncertain and the winner's time grew by more than the control's.
 /// With `against` nothing of the table but its winners is used: the same winner is measured here and there in the same
 /// rounds, and change = here / there - 1. Both sides keep their operands at the same time.
-///   equivalent    the interval lies below the threshold (2.5 times the interval, if a set ends after five looks or
-///   more
-///                 and before its last), or at the end of all rounds the median does; it is no wider
+///   equivalent    the interval lies below the threshold (2.5 times the interval, if a set ends early, after five
+///                 looks or more), or at the end of all rounds the median does; it is no wider
 ///                 than the threshold to each side, or doesn't pass minus the threshold either
 ///   improved      it lies below the threshold, the median is below minus the threshold and the interval below 0, and
 ///                 it is a discovery among all cells; else it is equivalent, or with a wide interval inconclusive

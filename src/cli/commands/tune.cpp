@@ -482,8 +482,7 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
             "Stop after this time, such as 90s or 1h30m; the cell in progress is finished");
   set.value("--rounds", options.rounds, "N",
             "Measure the fastest candidates of each cell again in at most N rounds [11 on a GPU, 40 on a cpu, and up "
-            "to three "
-            "times as many while the winner's ratio is uncertain]");
+            "to three times as many while the winner's ratio is uncertain]");
   set.value(
       "--wait", options.wait, "TIME",
       "How long a cell may wait while other programs use the processors [as long as its search took, at most 20s]");
