@@ -46,9 +46,9 @@ Operand operand(const Problem& problem, LayerMatrix matrix, Axis row_axis, Axis 
 /// X that is gathered has a row for every token; its gradient has one for every slot, unless slots are summed.
 void set_operands(Product& p, const Problem& problem) {
   const auto& [layer, op, fusion] = problem.shape;
-  const RowOrder x = fusion.permute_x ? RowOrder::by_token : RowOrder::in_place;
+  const RowOrder x = fusion.permute_x ? RowOrder::by_token : fusion.by_slot ? RowOrder::by_slot : RowOrder::in_place;
   const RowOrder dx = fusion.sum_slots ? RowOrder::by_token : fusion.permute_x ? RowOrder::by_slot : RowOrder::in_place;
-  const RowOrder y = fusion.permute_y ? RowOrder::by_slot : RowOrder::in_place;  // and dY
+  const RowOrder y = fusion.permute_y || fusion.by_slot ? RowOrder::by_slot : RowOrder::in_place;  // and dY
   switch (op) {
     case Op::fwd:
       p.a = operand(problem, LayerMatrix::x, Axis::m, Axis::k, x);

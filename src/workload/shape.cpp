@@ -75,7 +75,11 @@ void require_valid(const Shape& shape) {
   require_format(shape);
   if (shape.fusion.permute_x && shape.fusion.permute_y)
     throw request_error("permute_x and permute_y exclude each other", "permute_x belongs to up, permute_y to down");
-  if (shape.fusion.topk_weights && !shape.fusion.permute_y)
+  if (shape.fusion.by_slot && (shape.op != Op::fwd || shape.fusion.permute_y))
+    throw request_error(shape.op != Op::fwd ? fmt::format("{} has no by_slot", name(shape.op))
+                                            : "by_slot and permute_y exclude each other",
+                        "by_slot belongs to fwd, and stores Y by slot as permute_y does");
+  if (shape.fusion.topk_weights && !shape.fusion.permute_y && !shape.fusion.by_slot)
     throw request_error("topk_weights needs permute_y", "rows are multiplied while they are scattered to token order");
   if (shape.fusion.accumulate && shape.op != Op::dw)
     throw request_error(fmt::format("{} cannot accumulate", name(shape.op)), "accumulate belongs to dw");
@@ -129,8 +133,9 @@ Json to_json(const Shape& shape) {
     json["out_dtype"] = name(layer.out_dtype);
     json["fast_sums"] = layer.fast_sums;
   }
-  for (const FusionPart& part : kFusionParts)
-    if (!part.only || part.only == shape.op) json[part.name] = shape.fusion.*part.on;
+  for (const FusionPart& part : kFusionParts)  // by_slot only where it is on, as files from before
+    if (!part.only || (part.only == shape.op && (shape.op != Op::fwd || shape.fusion.*part.on)))
+      json[part.name] = shape.fusion.*part.on;
   return json;
 }
 

@@ -56,18 +56,23 @@ struct Layer {
 /// weight_       -                                dweights[gather[i]] = sum of   -
 /// gradient                                       the row dY W times row X, fp32
 ///
+/// by_slot       load X[gather[i]], or            -                              -
+///               X[gather[i] / top_k] with
+///               permute_x; store Y[gather[i]]
+///
 /// X that is gathered is [tokens, k]; what is in slot order has tokens * top_k rows. dx doesn't sum over top_k, except
 /// with sum_slots: dX is then [tokens, k], rounded once, and rows of tokens without a local expert are
 /// zeros. dweights is [tokens * top_k] in fp32, of sums that are neither weighted nor rounded; slots without a local
 /// expert are zeros. The first three combine for every op in the same way; the others belong to the op of their column.
 struct Fusion {
   bool permute_x = false;
-  bool permute_y = false;        // excludes permute_x
-  bool topk_weights = false;     // only with permute_y
+  bool permute_y = false;        // excludes permute_x and by_slot
+  bool topk_weights = false;     // only with permute_y or by_slot
   bool accumulate = false;       // only of dw: experts without rows are left alone
   bool fp32_dw = false;          // only of dw in bf16 and fp16
   bool sum_slots = false;        // only of dx with permute_x
   bool weight_gradient = false;  // only of dx with topk_weights
+  bool by_slot = false;          // only of fwd: as servers' Triton kernels read and store
 
   bool operator==(const Fusion&) const = default;
 };
@@ -79,13 +84,10 @@ struct FusionPart {
   std::optional<Op> only = {};  // the op that it belongs to
 };
 inline constexpr FusionPart kFusionParts[] = {
-    {"permute_x", &Fusion::permute_x},
-    {"permute_y", &Fusion::permute_y},
-    {"topk_weights", &Fusion::topk_weights},
-    {"accumulate", &Fusion::accumulate, Op::dw},
-    {"fp32_dw", &Fusion::fp32_dw, Op::dw},
-    {"sum_slots", &Fusion::sum_slots, Op::dx},
-    {"weight_gradient", &Fusion::weight_gradient, Op::dx},
+    {"permute_x", &Fusion::permute_x},           {"permute_y", &Fusion::permute_y},
+    {"by_slot", &Fusion::by_slot, Op::fwd},      {"topk_weights", &Fusion::topk_weights},
+    {"accumulate", &Fusion::accumulate, Op::dw}, {"fp32_dw", &Fusion::fp32_dw, Op::dw},
+    {"sum_slots", &Fusion::sum_slots, Op::dx},   {"weight_gradient", &Fusion::weight_gradient, Op::dx},
 };
 
 /// Types of operands and result in a word: "bf16", "fp8-block", "fp8-channel-fp16-fast".
@@ -107,11 +109,11 @@ inline constexpr int64_t kMaxExperts = int64_t{1} << 16;
 inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
-/// experts not divisible by ep, permute_x with permute_y, topk_weights without permute_y (for every op), accumulate
-/// without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x, weight_gradient without dx and
-/// topk_weights, fp8 with another op than fwd, without scales, with fast sums of blocks or with another Y than bf16 and
-/// fp16, scales of other dtypes, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a
-/// model name that is empty, contains '/' or is not printable.
+/// experts not divisible by ep, permute_y with permute_x or by_slot, topk_weights without either (for every op),
+/// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x,
+/// weight_gradient without dx and topk_weights, fp8 with another op than fwd, without scales, with fast sums of blocks
+/// or with another Y than bf16 and fp16, scales of other dtypes, experts over kMaxExperts, n or k over kMaxSide, E*n*k
+/// over 2^46, a model name that is empty, contains '/' or is not printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

@@ -269,6 +269,17 @@ TEST_P(HardRouting, Simt) {
   expect_right(problem_of(c, Dtype::bf16, {.permute_y = true, .topk_weights = true}), "simt", 3);
 }
 
+TEST_P(HardRouting, RowsBySlot) {
+  const GpuCase& c = GetParam();
+  for (const Fusion& fusion : {Fusion{.permute_x = true, .by_slot = true}, {.topk_weights = true, .by_slot = true}})
+    for (const std::string variant : {"simt", "mma", "wgmma"}) {
+      if (variant == "wgmma" && (c.n % 8 != 0 || c.k % 16 != 0 || backend().device().compute_capability != 90))
+        continue;
+      expect_right(problem_of(c, Dtype::bf16, fusion), variant, 4);
+      expect_right(fp8_problem_of(c, ScaleKind::block, fusion), variant, 4);
+    }
+}
+
 TEST_P(HardRouting, SimtFp8) {
   const GpuCase& c = GetParam();
   for (const ScaleKind scales : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor})

@@ -126,6 +126,15 @@ TEST(RowMap, OfPermutedYAndItsGradientIsBySlot) {
   EXPECT_EQ(row_map(dw, dw.a), slots_of(dw));
   EXPECT_EQ(row_map(dw, dw.b), kInPlace);
 }
+TEST(RowMap, BySlotIsOfXAndY) {
+  const Product down = product(Op::fwd, {.topk_weights = true, .by_slot = true});
+  EXPECT_EQ(row_map(down, down.a), slots_of(down));
+  EXPECT_EQ(row_map(down, down.d), slots_of(down));
+  EXPECT_EQ(down.a.rows, 6);
+  const Product up = product(Op::fwd, {.permute_x = true, .by_slot = true});
+  EXPECT_EQ(row_map(up, up.a), tokens_of(up));
+  EXPECT_EQ(row_map(up, up.d), slots_of(up));
+}
 TEST(RowMap, HoldsRowsOfAllRanksInSlotOrder) {
   Cell cell;
   cell.shape.layer = {.model = "custom", .experts = 16, .top_k = 4, .n = 64, .k = 32, .ep = 4};

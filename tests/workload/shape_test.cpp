@@ -113,6 +113,12 @@ TEST(RequireValid, RefusesFusionsThatContradict) {
   EXPECT_EQ(refusal([](Shape& s) { s.fusion = {false, false, true}; }).what, "topk_weights needs permute_y");
   EXPECT_EQ(refusal([](Shape& s) { s.fusion = {true, false, true}; }).what, "topk_weights needs permute_y");
   EXPECT_EQ(refusal([](Shape& s) { s.fusion = {false, true, true}; }).exit, Exit::yes);
+  const auto by_slot = [](Op op, const Fusion& fusion) {
+    return refusal([&](Shape& s) { s.op = op, s.fusion = fusion; });
+  };
+  EXPECT_EQ(by_slot(Op::fwd, {.permute_x = true, .topk_weights = true, .by_slot = true}).exit, Exit::yes);
+  EXPECT_EQ(by_slot(Op::fwd, {.permute_y = true, .by_slot = true}).what, "by_slot and permute_y exclude each other");
+  EXPECT_EQ(by_slot(Op::dw, {.by_slot = true}).what, "dw has no by_slot");
 }
 TEST(RequireValid, LeavesAccumulationAndFp32ResultsToDw) {
   for (const Op op : {Op::fwd, Op::dx}) {
@@ -226,7 +232,7 @@ TEST(ShapeJson, HoldsTheFusionsOfDx) {
     EXPECT_EQ(shape_from_json(JsonAt(to_json(shape), "x")), shape) << text(fusion);
   }
   Json json = to_json(small());
-  EXPECT_FALSE(json.contains("sum_slots") || json.contains("weight_gradient"));  // of fwd
+  EXPECT_FALSE(json.contains("by_slot") || json.contains("sum_slots") || json.contains("weight_gradient"));  // of fwd
   shape.fusion = {.permute_x = true};
   json = to_json(shape);
   json.erase("sum_slots"), json.erase("weight_gradient");  // as files from before

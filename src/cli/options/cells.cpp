@@ -101,6 +101,7 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
       throw request_error(fmt::format("{} belongs to --op {}, which is not listed", option, name(op)));
   };
   const Fusion& fusion = options.fusion;
+  require(fusion.by_slot, "--by-slot", Op::fwd);
   require(fusion.accumulate, "--accumulate", Op::dw);
   require(fusion.fp32_dw, "--fp32-dw", Op::dw);
   require(fusion.sum_slots, "--sum-slots", Op::dx);
@@ -230,7 +231,8 @@ constexpr CellOption kOptions[] = {
     {"permute_x", "Gather rows of X while loading (only for up, if both projections are listed)", &Fusion::permute_x},
     {"permute_y", "Scatter rows of Y to token order while storing (only for down, if both are listed)",
      &Fusion::permute_y},
-    {"topk_weights", "Multiply rows by their weights (with --permute-y)", &Fusion::topk_weights},
+    {"by_slot", "Read X (with --permute-x by token) and store Y by slot, as vLLM and SGLang do", &Fusion::by_slot},
+    {"topk_weights", "Multiply rows by their weights (with --permute-y or --by-slot)", &Fusion::topk_weights},
     {"accumulate", "Add to dW in place of overwriting it (--op dw)", &Fusion::accumulate},
     {"fp32_dw", "Store dW of bf16 or fp16 inputs in fp32 (--op dw)", &Fusion::fp32_dw},
     {"sum_slots", "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)", &Fusion::sum_slots},
@@ -283,6 +285,7 @@ std::vector<Cell> make_cells(const CellOptions& options) {
           for (const Op op : ops)
             for (const Layer& layer : layers_of(model, projection, op, tp, ep, dtypes, options)) {
               Shape shape{layer, op, fusion_of(options.fusion, projection, both)};
+              if (op != Op::fwd && ops.size() > 1) shape.fusion.by_slot = false;
               if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
               if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
               if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is

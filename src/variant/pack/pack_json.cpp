@@ -48,9 +48,9 @@ Weighting parse_weighting(const std::string& word) {
 }
 
 Fusion parse_fusion(const JsonAt& json) {
-  for (unsigned bits = 0; bits < 1U << 7; ++bits) {
-    const auto has = [&](unsigned bit) { return (bits >> bit & 1) != 0; };
-    const Fusion fusion = {has(0), has(1), has(2), has(3), has(4), has(5), has(6)};
+  for (unsigned bits = 0; bits < 1U << std::size(kFusionParts); ++bits) {
+    Fusion fusion;
+    for (size_t i = 0; i < std::size(kFusionParts); ++i) fusion.*kFusionParts[i].on = (bits >> i & 1) != 0;
     if (text(fusion) == json.string()) return fusion;
   }
   json.fail(fmt::format("'{}' is not a fusion", json.string()), "such as plain, permute_x or permute_y+topk_weights");

@@ -18,14 +18,17 @@ using Knobs = WgmmaKnobs;
 
 // The fusion by which rows of the product's X are gathered: dx and dw have dY there, dw gathers rows of the layer's X
 // too.
-std::string gathering(Op op) {
-  return op == Op::fwd ? "permute_x" : op == Op::dx ? "permute_y" : "permute_x and permute_y";
+std::string gathering(const Shape& shape) {
+  if (shape.op == Op::fwd) return shape.fusion.by_slot ? "by_slot" : "permute_x";
+  return shape.op == Op::dx ? "permute_y" : "permute_x and permute_y";
 }
 
 // Why each row that is stored is looked up, and what tensor copies can't do with it therefore.
 std::string looked_up(const Shape& shape) {
   if (shape.op == Op::dx && !shape.fusion.permute_x) return "topk_weights: tensor copies don't weight rows";
-  return fmt::format("{}: tensor copies don't scatter rows", shape.op == Op::dx ? "permute_x" : "permute_y");
+  return fmt::format("{}: tensor copies don't scatter rows", shape.op == Op::dx     ? "permute_x"
+                                                             : shape.fusion.by_slot ? "by_slot"
+                                                                                    : "permute_y");
 }
 
 // Why a rule is broken, with names in braces for what depends on the knobs, the problem and the shape.
@@ -92,7 +95,7 @@ std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Sh
       arg("swizzle", kSwizzleColumns), arg("columns", swizzle_columns(p)), arg("twice", 2 * swizzle_columns(p)),
       arg("m_side", c.swap ? "block_n, with swap=yes," : "block_m, with swap=no,"), arg("across", across_columns(c, p)),
       arg("in_pairs", across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : ""),
-      arg("gathering", gathering(shape.op)), arg("looked_up", looked_up(shape)));
+      arg("gathering", gathering(shape)), arg("looked_up", looked_up(shape)));
 }
 
 // Rows that tensor copies and tiles count in 32 bits.

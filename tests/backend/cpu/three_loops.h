@@ -27,6 +27,7 @@ constexpr Dtype kDtypes[] = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
 constexpr Fusion kWeighted = {.permute_y = true, .topk_weights = true};
 constexpr Fusion kSummed = {.permute_x = true, .sum_slots = true};
 constexpr Fusion kWithGradient = {.permute_y = true, .topk_weights = true, .weight_gradient = true};
+constexpr Fusion kBySlot[] = {{.permute_x = true, .by_slot = true}, {.topk_weights = true, .by_slot = true}};
 constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, kWeighted};
 
 struct Setting {
@@ -134,7 +135,7 @@ class Loops {
     const int64_t experts = p_.shape.layer.local_experts();
     const int64_t ragged = extras_.capacity > 0 ? experts * extras_.capacity : p_.rows() + extras_.more_rows;
     if (p_.shape.op == Op::dw) return dw(empty(experts * n, k));
-    const bool fwd = p_.shape.op == Op::fwd, by_slot = fwd ? fusion_.permute_y : fusion_.permute_x;
+    const bool fwd = p_.shape.op == Op::fwd, by_slot = fwd ? fusion_.permute_y || fusion_.by_slot : fusion_.permute_x;
     Wanted wanted = empty(fusion_.sum_slots ? p_.routing.tokens : by_slot ? slots(p_) : ragged, fwd ? n : k);
     if (fusion_.sum_slots) std::fill(wanted.elements.begin(), wanted.elements.end(), Element());
     if (fusion_.weight_gradient) wanted.dweights.resize(static_cast<size_t>(slots(p_)));
@@ -196,7 +197,8 @@ class Loops {
     return operand_value(values_, p_.seed, kStreamWeights, static_cast<uint64_t>(r.slot));
   }
   double x(const Row& r, int64_t column) const {
-    const int64_t row = fusion_.permute_x ? r.slot / p_.routing.top_k : r.place, k = p_.shape.layer.k;
+    const int64_t row = fusion_.permute_x ? r.slot / p_.routing.top_k : fusion_.by_slot ? r.slot : r.place;
+    const int64_t k = p_.shape.layer.k;
     if (p_.shape.op == Op::dx) return value(kStreamX, row * k + column);
     return value(kStreamX, row * k + column) * scale(p_.shape.op == Op::fwd, row, column, k);
   }
@@ -332,6 +334,7 @@ using Case = std::tuple<Op, Dtype, Fusion>;
 inline std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const Dtype dtype : kDtypes) {
+    for (const Fusion& fusion : kBySlot) cases.emplace_back(Op::fwd, dtype, fusion);
     for (const Fusion& fusion : {kSummed, kWithGradient}) cases.emplace_back(Op::dx, dtype, fusion);
     for (Fusion fusion : kFusions) {
       for (const Op op : {Op::fwd, Op::dx, Op::dw}) cases.emplace_back(op, dtype, fusion);

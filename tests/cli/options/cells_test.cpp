@@ -149,6 +149,15 @@ TEST(Cells, WhatBecomesOfDwGoesToDw) {
   EXPECT_EQ(error_of(options), "--fp32-dw has no meaning for --dtype fp32");
 }
 
+TEST(Cells, BothProjectionsOfForwardAreBySlot) {
+  CellOptions options;
+  options.models = {"mixtral-8x7b"}, options.projections = {"up,down"}, options.ops = {"fwd,dw"};
+  options.fusion = {.permute_x = true, .by_slot = true};
+  std::vector<std::string> fusions;
+  for (const Cell& cell : make_cells(options)) fusions.push_back(text(cell.shape.fusion));
+  EXPECT_EQ(fusions, (std::vector<std::string>{"permute_x+by_slot", "permute_x", "by_slot", "plain"}));
+}
+
 TEST(Cells, WhatBecomesOfDxGoesToDx) {
   CellOptions options;
   options.models = {"mixtral-8x7b"}, options.projections = {"up,down"}, options.ops = {"fwd,dx,dw"};
