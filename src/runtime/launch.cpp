@@ -116,6 +116,7 @@ Sizes any_sizes() {
   for (const char* name : {"m", "n", "k", "experts", "top_k", "tokens", "slots", "rows", "x_rows", "w_rows", "y_rows",
                            "held", "blocks", "processors", "first_expert"})
     sizes[name] = 1;
+  for (const char* name : kScaleStrides) sizes[name] = 1;
   return sizes;
 }
 
@@ -124,7 +125,11 @@ void require_formula(const JsonAt& json, const Sizes& sizes) { evaluate(json, si
 void require_operands(const JsonAt& operands, LaunchNames& names) {
   each(operands, [&](const JsonAt& operand) {
     add_name(operand["name"], names);
-    each(operand["shape"], [&](const JsonAt& side) { require_formula(side, names.sizes); });
+    const auto require = [&](const JsonAt& formula) { require_formula(formula, names.sizes); };
+    each(operand["shape"], require);
+    if (!operand.has("strides")) return;
+    each(operand["strides"], require);
+    if (operand["strides"].size() != operand["shape"].size()) operand["strides"].fail("expected one for each side");
   });
 }
 

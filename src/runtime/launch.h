@@ -25,6 +25,10 @@ struct LaunchNames {
   std::map<std::string, std::string> pointers;  // operands, and buffers with the formula of their bytes
 };
 
+/// Distances between scales that callers choose, as formulas and kernels/args.h name them.
+inline constexpr const char* kScaleStrides[] = {"x_scale_row", "x_scale_step", "w_scale_expert", "w_scale_row",
+                                                "w_scale_step"};
+
 /// Every name that formulas of moetune.kernels/1 may use, with a value to try them that divides none by zero.
 Sizes any_sizes();
 

@@ -34,6 +34,17 @@ bool reads_gather_indices(const Product& p) {
   return moved(p.a) || moved(p.b) || moved(p.d) || p.weighting != Weighting::none || takes_another_pass(p);
 }
 
+Json texts(const std::vector<Expression>& expressions) {
+  return json_list(expressions, [](const Expression& expression) { return expression.text(); });
+}
+
+std::vector<ScalesRule> scales_of(const Product& p) {
+  std::vector<ScalesRule> rules;
+  for (const Operand* matrix : {&p.a, &p.b})
+    if (has_scales(matrix->type)) rules.push_back(scales_rule(p, *matrix));
+  return rules;
+}
+
 // The operands that the caller passes.
 Json operands_of(const Product& p) {
   Json list = {operand(p, p.a, "read"), operand(p, p.b, "read"), operand(p, p.d, p.accumulates ? "update" : "write"),
@@ -44,6 +55,10 @@ Json operands_of(const Product& p) {
   if (p.weight_gradient) {
     list.push_back(operand(p, p.weight_gradient->x, "read"));
     list.push_back(operand("dweights", "fp32", {"slots"}, "write"));
+  }
+  for (const ScalesRule& rule : scales_of(p)) {
+    list.push_back({{"name", rule.name}, {"dtype", "fp32"}, {"shape", texts(rule.shape)}, {"access", "read"}});
+    if (!rule.strides.empty()) list.back()["strides"] = rule.strides;
   }
   return list;
 }
@@ -59,7 +74,7 @@ Json buffers_of(const LaunchRule& rule, const Product& p) {
   return list;
 }
 
-// The pointer behind a field of Args: an operand, a buffer, or nothing where the kernel reads none.
+// What is behind a field of Args: an operand, a buffer, a size, or nothing where the kernel reads none.
 std::string source_of(std::string_view field, const Product& p, const LaunchRule& rule) {
   if (field == "x") return operand_name(p.a.matrix);
   if (field == "w") return operand_name(p.b.matrix);
@@ -69,11 +84,12 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
   if (field == "topk_weights") return p.weighting != Weighting::none ? "topk_weights" : "";
   for (const BufferRule& buffer : rule.buffers)
     if (buffer.name == field) return buffer.name;
+  for (const ScalesRule& scales : scales_of(p))
+    if (field == scales.name || std::ranges::find(scales.strides, field) != scales.strides.end())
+      return std::string(field);
+  for (const std::string_view size : {"n", "k", "experts", "top_k", "m"})
+    if (field == size) return std::string(field);
   return "";
-}
-
-Json texts(const std::vector<Expression>& expressions) {
-  return json_list(expressions, [](const Expression& expression) { return expression.text(); });
 }
 
 Json map_json(const MapRule& map, const std::string& source) {
@@ -86,6 +102,10 @@ Json map_json(const MapRule& map, const std::string& source) {
           {"l2_promotion", map.l2_promotion}};
 }
 
+std::string_view word_of(ArgsField::Kind kind) {
+  return kind == ArgsField::Kind::pointer ? "pointer" : kind == ArgsField::Kind::int32 ? "int32" : "int64";
+}
+
 // The struct Args, field by field; what is not named is zero.
 Json args_json(const Product& product, const LaunchRule& rule) {
   Json fields = Json::array();
@@ -93,12 +113,8 @@ Json args_json(const Product& product, const LaunchRule& rule) {
     fields.push_back({{"name", name}, {"offset", offset}, {kind, std::move(value)}});
   };
   for (const ArgsField& field : args_fields()) {
-    if (field.kind != ArgsField::Kind::pointer) {
-      add(field.name, field.offset, field.kind == ArgsField::Kind::int32 ? "int32" : "int64", field.name);
-      continue;
-    }
     const std::string source = source_of(field.name, product, rule);
-    if (!source.empty()) add(field.name, field.offset, "pointer", source);
+    if (!source.empty()) add(field.name, field.offset, word_of(field.kind), source);
   }
   for (const MapRule& map : rule.maps)
     add(map.field, map_offset(map.field), "tensor_map", map_json(map, source_of(map.pointer, product, rule)));
@@ -175,7 +191,7 @@ Json kernel_json(const ExportedKernel& kernel, const ServiceCubins& services) {
   if (takes_another_pass(product)) add_last_pass(launches, product, services);
   return {{"name", kernel.name},
           {"op", name(kernel.shape.op)},
-          {"dtype", name(kernel.shape.layer.dtype)},
+          {"dtype", format_word(kernel.shape.layer)},
           {"fusion", text(kernel.shape.fusion)},
           {"experts", kernel.shape.layer.local_experts()},
           {"sizes",
@@ -227,15 +243,17 @@ Json route_json(const ServiceCubins& services) {
 
 std::string kernel_name(const Candidate& candidate, const Shape& shape) {
   const std::string unit = candidate.variant->unit(candidate, shape);
-  const std::string key = Hash().add(unit).add(text(shape.fusion)).add(name(shape.op)).hex();
-  return fmt::format("{}-{}", candidate.variant->name, key.substr(0, 12));
+  Hash key;
+  key.add(unit).add(text(shape.fusion)).add(name(shape.op));
+  if (shape.layer.scales != ScaleKind::none) key.add(name(shape.layer.scales));  // kernels don't tell tensors by theirs
+  return fmt::format("{}-{}", candidate.variant->name, key.hex().substr(0, 12));
 }
 
 std::string cubin_name(std::string_view stem, std::string_view arch) { return fmt::format("{}.{}.cubin", stem, arch); }
 
 Json asked_json(const Shape& shape) {
   return {{"op", name(shape.op)},
-          {"dtype", name(shape.layer.dtype)},
+          {"dtype", format_word(shape.layer)},
           {"experts", shape.layer.local_experts()},
           {"top_k", shape.layer.top_k},
           {"n", shape.layer.n},

@@ -114,12 +114,15 @@ std::vector<BufferRule> buffers_of(const LaunchPlan& plan, const Product& produc
 }  // namespace
 
 Sizes sizes_of(const Product& product) {
+  const ScaleStrides x = scale_strides(product, product.a), w = scale_strides(product, product.b);
   return {{"m", product.m},           {"n", product.n},
           {"k", product.k},           {"experts", experts(product)},
           {"top_k", product.top_k},   {"rows", routed_rows(product)},
           {"slots", product.slots},   {"tokens", product.slots / product.top_k},
           {"x_rows", product.a.rows}, {"w_rows", product.b.rows},
-          {"y_rows", product.d.rows}};
+          {"y_rows", product.d.rows}, {"x_scale_row", x.row},
+          {"x_scale_step", x.column}, {"w_scale_expert", w.expert},
+          {"w_scale_row", w.row},     {"w_scale_step", w.column}};
 }
 
 MapShape evaluate(const MapRule& rule, const Sizes& sizes) {
@@ -162,7 +165,14 @@ const std::vector<ArgsField>& args_fields() {
                                                 {"w_of", offsetof(Args, w_of)},
                                                 {"y_of", offsetof(Args, y_of)},
                                                 {"maps", offsetof(Args, maps)},
-                                                {"m", offsetof(Args, m), Kind::int64}};
+                                                {"m", offsetof(Args, m), Kind::int64},
+                                                {"x_scales", offsetof(Args, x_scales)},
+                                                {"w_scales", offsetof(Args, w_scales)},
+                                                {"x_scale_row", offsetof(Args, x_scale_row), Kind::int64},
+                                                {"x_scale_step", offsetof(Args, x_scale_step), Kind::int64},
+                                                {"w_scale_expert", offsetof(Args, w_scale_expert), Kind::int64},
+                                                {"w_scale_row", offsetof(Args, w_scale_row), Kind::int64},
+                                                {"w_scale_step", offsetof(Args, w_scale_step), Kind::int64}};
   return fields;
 }
 
@@ -196,6 +206,24 @@ Expression rows_expression(const Product& product, const Operand& operand) {
 Expression columns_expression(const Product& product, const Operand& operand) {
   const int64_t joined = operand.matrix == product.d.matrix ? joined_columns(product) : 1;
   return joined == 1 ? letter(operand.column_axis) : letter(operand.column_axis) / Expression(joined);
+}
+
+ScalesRule scales_rule(const Product& product, const Operand& operand) {
+  const Scales& scales = operand.type.scales;
+  const bool of_x = is_ragged(product, operand);
+  const std::string prefix = of_x ? "x_" : "w_";
+  ScalesRule rule{.name = prefix + "scales", .shape = {}, .strides = {}};
+  const auto add = [&](const Expression& side, std::string_view stride) {
+    rule.shape.push_back(side), rule.strides.push_back(fmt::format("{}scale_{}", prefix, stride));
+  };
+  if (!of_x) add("experts", "expert");
+  if (scales.kind != ScaleKind::tensor) {
+    const Expression rows = of_x ? rows_expression(product, operand) : letter(operand.row_axis);
+    add(scales.rows > 1 ? ceil_div(rows, scales.rows) : rows, "row");
+  }
+  if (scales.kind == ScaleKind::block) add(ceil_div(columns_expression(product, operand), scales.columns), "step");
+  if (rule.shape.empty()) rule.shape.push_back(1);
+  return rule;
 }
 
 }  // namespace moetune

@@ -45,6 +45,7 @@ class Expression {
 ///   experts, top_k  of this rank, and of a token
 ///   rows            rows of all experts, at most; slots = tokens * top_k
 ///   x_rows, w_rows, y_rows  rows in memory of the operands of kernels/args.h
+///   x_scale_row, x_scale_step, w_scale_expert, w_scale_row, w_scale_step  distances of its scales, in floats
 /// and, where blocks are counted, `held`, the blocks that the device can run at once, and `processors`, its SMs.
 Sizes sizes_of(const Product& product);
 
@@ -82,7 +83,7 @@ struct ArgsField {
   size_t offset = 0;
   enum class Kind { pointer, int32, int64 } kind = Kind::pointer;
 };
-/// All but scales, which exports lack, and tensor maps, whose offset is map_offset.
+/// All but tensor maps, whose offset is map_offset.
 const std::vector<ArgsField>& args_fields();
 size_t map_offset(std::string_view field);
 
@@ -92,5 +93,14 @@ std::string operand_name(LayerMatrix matrix);
 /// Rows in memory of an operand, from tokens, slots, rows and the extents; and its columns.
 Expression rows_expression(const Product& product, const Operand& operand);
 Expression columns_expression(const Product& product, const Operand& operand);
+
+/// The scales of an operand as callers pass them, in fp32: "x_scales" or "w_scales", their sides, and the distances
+/// along each side, which are fields of Args. One scale of all X has no distance.
+struct ScalesRule {
+  std::string name;
+  std::vector<Expression> shape;
+  std::vector<std::string> strides;
+};
+ScalesRule scales_rule(const Product& product, const Operand& operand);
 
 }  // namespace moetune

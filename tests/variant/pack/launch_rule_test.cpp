@@ -68,6 +68,24 @@ TEST(LaunchRule, SizesOfOperandsAreThoseOfTheProblem) {
   }
 }
 
+TEST(LaunchRule, ScalesOfOperandsAreThoseOfTheProblemRowByRow) {
+  for (const ScaleKind kind : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor}) {
+    Shape shape = shape_of(Op::fwd, {.permute_x = true});
+    shape.layer.dtype = Dtype::fp8, shape.layer.scales = kind, shape.layer.n = 200, shape.layer.k = 300;
+    const Product product = product_of(problem_of(shape));
+    const Sizes sizes = sizes_of(product);
+    for (const Operand* operand : {&product.a, &product.b}) {
+      const ScalesRule rule = scales_rule(product, *operand);
+      int64_t count = 1;
+      for (size_t i = rule.shape.size(); i-- > 0; count *= rule.shape[i].value(sizes)) {
+        if (rule.strides.empty()) continue;
+        EXPECT_EQ(sizes.at(rule.strides[i]), count) << rule.strides[i];
+      }
+      EXPECT_EQ(count, scale_count(product, *operand)) << rule.name;
+    }
+  }
+}
+
 TEST(LaunchRule, GridsHoldAllTilesAndNoMoreThanTheDevice) {
   for (const Shape& shape : shapes()) {
     const Problem problem = problem_of(shape);
