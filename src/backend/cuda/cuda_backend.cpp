@@ -183,7 +183,7 @@ class CudaBackend : public Backend {
   std::shared_ptr<const Kernel> make_kernel_of(const Candidate& candidate) {
     const Variant& variant = *candidate.variant;
     const Operands& operands = loaded_->operands;
-    if (variant.pack) return make_pack_kernel(*variant.pack, candidate, operands, device_);
+    if (variant.pack) return make_pack_kernel(*variant.pack, candidate, loaded_->shape, operands, device_);
     const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, loaded_->shape));
     if (compiled.cubin.empty()) throw CandidateFault(compiled.result.status, compiled.result.reason);
     const LaunchPlan plan = variant.plan(candidate, loaded_->shape);

@@ -55,8 +55,8 @@ std::shared_ptr<const Kernel> make_kernel(const std::string& cubin, const Launch
 
 /// A candidate of a kernel pack, whose files are loaded and whose buffers are allocated. Throws CandidateFault{illegal}
 /// for formulas that make no launch.
-std::shared_ptr<const Kernel> make_pack_kernel(const Pack& pack, const Candidate& candidate, const Operands& operands,
-                                               const DeviceInfo& device);
+std::shared_ptr<const Kernel> make_pack_kernel(const Pack& pack, const Candidate& candidate, const Shape& shape,
+                                               const Operands& operands, const DeviceInfo& device);
 
 /// Compiles the units of all candidates but those of packs, which are compiled already. One result each, in order.
 std::vector<CompileResult> compile_candidates(

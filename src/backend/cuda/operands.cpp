@@ -139,6 +139,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
   o.m_sizes = upload(p.m_sizes);
   o.gather_indices = upload(p.gather_indices);
+  o.first_rows = upload(std::vector<int32_t>(p.first_rows.begin(), p.first_rows.end()));
   o.pointers = upload(expert_pointers(o));
   o.a_rows = upload_map(p, p.a), o.b_rows = upload_map(p, p.b),
   o.d_rows = is_filled(p, p.d) ? DeviceBuffer() : upload_map(p, p.d);

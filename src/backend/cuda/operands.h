@@ -24,6 +24,7 @@ struct Operands {
   DeviceBuffer a_lt_scales, b_lt_scales, a_lt_places, b_lt_places;
   int64_t a_lt_stride = 0, b_lt_stride = 0;
   DeviceBuffer m_sizes, gather_indices, weights, counters;
+  DeviceBuffer first_rows;              // [experts + 1], for packs
   DeviceBuffer pointers;                // [sets][3][experts]: each expert's A, B and D
   DeviceBuffer a_rows, b_rows, d_rows;  // row maps of operands that are not in place; else empty
   // Operands of `plain` that are moved, for references and baselines; d_sorted holds the sums before the last pass.

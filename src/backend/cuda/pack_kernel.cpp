@@ -21,7 +21,10 @@ const char* address_of(const std::string& name, const Operands& o, int set) {
   if (name == operand_name(p.a.matrix)) return o.a.data() + set * o.a_stride;
   if (name == operand_name(p.b.matrix)) return o.b.data() + set * o.b_stride;
   if (name == operand_name(p.d.matrix)) return o.d_of(set);
+  if (name == "x_scales") return reinterpret_cast<const char*>(o.a_scales_of(set));
+  if (name == "w_scales") return reinterpret_cast<const char*>(o.b_scales_of(set));
   if (name == "m_sizes") return o.m_sizes.data();
+  if (name == "first_rows") return o.first_rows.data();
   if (name == "gather_indices") return o.gather_indices.data();
   if (name == "topk_weights") return o.weights.data();
   throw Error(Exit::bug, fmt::format("a pack names the operand '{}', which is not there", name));
@@ -30,7 +33,8 @@ const char* address_of(const std::string& name, const Operands& o, int set) {
 void launch_step(const PackStep& step, const void* function, std::vector<void*>& arguments, cudaStream_t stream) {
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(step.grid));
+  config.gridDim = dim3(static_cast<unsigned>(step.grid[0]), static_cast<unsigned>(step.grid[1]),
+                        static_cast<unsigned>(step.grid[2]));
   config.blockDim = dim3(static_cast<unsigned>(step.threads));
   config.dynamicSmemBytes = static_cast<size_t>(step.shared_bytes);
   config.stream = stream;
@@ -56,7 +60,8 @@ LaunchPlan plan_of(const PackStep& step) {
 
 class PackKernel : public Kernel {
  public:
-  PackKernel(const Pack& pack, const Candidate& candidate, const Operands& operands, const DeviceInfo& device)
+  PackKernel(const Pack& pack, const Candidate& candidate, const Shape& shape, const Operands& operands,
+             const DeviceInfo& device)
       : operands_(operands) {
     std::map<std::pair<std::string, std::string>, const void*> functions;
     const auto held = [&](const PackStep& step) -> int64_t {
@@ -69,7 +74,7 @@ class PackKernel : public Kernel {
     Sizes sizes = sizes_of(operands.product);
     sizes["processors"] = device.processors;
     try {
-      launch_ = pack_launch(pack, candidate, sizes, device.compute_capability, held);
+      launch_ = pack_launch(pack, candidate, shape, sizes, device.compute_capability, held);
     } catch (const Error& error) {
       throw CandidateFault(Status::illegal, fmt::format("{}: {}", pack.variant, error.what()));
     }
@@ -80,11 +85,15 @@ class PackKernel : public Kernel {
       set_on_device(memory.data(), buffer.zeroed ? 0 : kFill, static_cast<size_t>(memory.size()));
       buffers_.emplace(buffer.name, std::move(memory));
     }
+    for (size_t i = 0; i < launch_.steps.size(); ++i)
+      if (!launch_.steps[i].timed) launch(launch_.steps[i], functions_[i], 0, nullptr);
+    require_candidate(cudaStreamSynchronize(nullptr), "a launch of the pack that is not timed failed");
   }
 
   void enqueue(int set, cudaStream_t stream) const override {
     for (size_t i = 0; i < launch_.steps.size(); ++i) {
       const PackStep& step = launch_.steps[i];
+      if (!step.timed) continue;
       if (functions_[i])
         launch(step, functions_[i], set, stream);
       else if (step.fill.bytes > 0)
@@ -139,8 +148,8 @@ class PackKernel : public Kernel {
   std::map<std::string, DeviceBuffer> buffers_;
 };
 
-CompileResult told_result(const Pack& pack, const Candidate& candidate, const DeviceInfo& device) {
-  const PackBinary* binary = binary_of(pack, candidate.values);
+CompileResult told_result(const Pack& pack, const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  const PackBinary* binary = binary_of(pack, candidate.values, shape);
   const std::string* file = binary ? file_for(pack, binary->files, device.compute_capability) : nullptr;
   if (!file) return {.status = Status::compile_error, .reason = "the pack has no kernel for this device and knobs"};
   const PackFile& told = pack.files.at(*file);
@@ -153,9 +162,9 @@ CompileResult told_result(const Pack& pack, const Candidate& candidate, const De
 
 }  // namespace
 
-std::shared_ptr<const Kernel> make_pack_kernel(const Pack& pack, const Candidate& candidate, const Operands& operands,
-                                               const DeviceInfo& device) {
-  return std::make_shared<PackKernel>(pack, candidate, operands, device);
+std::shared_ptr<const Kernel> make_pack_kernel(const Pack& pack, const Candidate& candidate, const Shape& shape,
+                                               const Operands& operands, const DeviceInfo& device) {
+  return std::make_shared<PackKernel>(pack, candidate, shape, operands, device);
 }
 
 std::vector<CompileResult> compile_candidates(
@@ -171,7 +180,7 @@ std::vector<CompileResult> compile_candidates(
     }
     const Variant& variant = *candidates[i].variant;
     if (variant.pack) {
-      results[i] = told_result(*variant.pack, candidates[i], device);
+      results[i] = told_result(*variant.pack, candidates[i], shape, device);
     } else {
       units.push_back(variant.unit(candidates[i], shape));
       places.push_back(i);

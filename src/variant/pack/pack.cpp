@@ -80,9 +80,4 @@ const std::string* file_for(const Pack& pack, const std::map<std::string, std::s
   return best;
 }
 
-const PackBinary* binary_of(const Pack& pack, const std::vector<int>& values) {
-  const auto found = pack.candidates.find(values);
-  return found == pack.candidates.end() ? nullptr : &pack.binaries[found->second];
-}
-
 }  // namespace moetune

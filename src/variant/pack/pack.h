@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "runtime/formula.h"
 #include "variant/candidate.h"
 #include "variant/variant.h"
 #include "workload/product.h"
@@ -37,9 +38,10 @@ struct PackBinary {
 
 struct PackComputation {
   Op op = Op::fwd;
-  Dtype dtype = Dtype::bf16;
-  std::string fusion;  // as text(Fusion) spells it
+  std::string format = "bf16";  // as format_word spells it
+  std::string fusion;           // as text(Fusion) spells it
   Weighting weighting = Weighting::none;
+  std::string when = {};  // a formula that is not 0 where it applies; empty = everywhere
 };
 
 /// A formula over n, k, m, experts, top_k and the knobs that must be 0; otherwise the sentence says why not.
@@ -57,8 +59,8 @@ struct Pack {
   std::vector<PackRule> rules;
   std::map<std::string, PackFile> files;
   std::vector<PackBinary> binaries;
-  std::map<std::vector<int>, size_t> candidates;  // values of the knobs -> binary
-  Json operands, buffers, launches;               // as in pack.json, checked
+  std::map<std::vector<int>, std::vector<size_t>> candidates;  // values of the knobs -> binary of each computation
+  Json operands, buffers, launches;                            // as in pack.json, checked
 };
 
 /// The manifest of a pack. Throws Exit::request, with the place, for one that cannot be launched. Looks at no other
@@ -79,8 +81,15 @@ std::string read_pack_file(const Pack& pack, const std::string& name);
 /// the one for the newest architecture.
 const std::string* file_for(const Pack& pack, const std::map<std::string, std::string>& files, int capability);
 
-/// The binary of a candidate with these values of the pack's knobs, or null where none was compiled.
-const PackBinary* binary_of(const Pack& pack, const std::vector<int>& values);
+inline constexpr size_t kNoBinary = SIZE_MAX;  // of a computation, where none was compiled
+
+/// The binary with which a candidate of these values computes the shape, or null where none was compiled. `sizes` are
+/// those of a launch, as far as they are known: what depends on others is taken to apply.
+const PackBinary* binary_of(const Pack& pack, const std::vector<int>& values, const Shape& shape,
+                            const Sizes& sizes = {});
+
+/// Whether a launch of the manifest belongs to the time of its candidates.
+bool is_timed(const JsonAt& launch);
 
 /// How weights apply for a shape that the pack computes.
 Weighting weighting_of(const Pack& pack, const Shape& shape);

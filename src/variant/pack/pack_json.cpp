@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "runtime/launch.h"
 #include "variant/pack/launch_rule.h"
@@ -62,14 +63,23 @@ bool may_weigh(Weighting product, Weighting pack) {
   return product == pack || (at_the_end(product) && at_the_end(pack));
 }
 
-PackComputation read_computation(const JsonAt& json) {
-  const auto placed_word = [&](const char* key, auto parse) {
-    return with_place(json[key], [&](const JsonAt& at) { return parse(at.string()); });
-  };
+// A layer of a format that the schema allows, such as fp8-channel-fp16-fast.
+Layer small_layer(const std::string& format) {
+  Layer layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 64};
+  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32, Dtype::fp8})
+    for (const ScaleKind scales : {ScaleKind::none, ScaleKind::block, ScaleKind::channel, ScaleKind::tensor})
+      for (const Dtype out : {Dtype::bf16, Dtype::fp16})
+        for (const bool fast : {false, true}) {
+          layer.dtype = dtype, layer.scales = scales, layer.out_dtype = out, layer.fast_sums = fast;
+          if (format_word(layer) == format) return layer;
+        }
+  throw Error(Exit::bug, fmt::format("'{}' is not a format", format));
+}
+
+PackComputation read_computation(const JsonAt& json, const Sizes& sizes) {
   Shape shape;
-  shape.layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 64};
-  shape.op = placed_word("op", parse_op);
-  shape.layer.dtype = placed_word("dtype", parse_dtype);
+  shape.layer = small_layer(json["dtype"].string());
+  shape.op = with_place(json["op"], [&](const JsonAt& at) { return parse_op(at.string()); });
   shape.fusion = parse_fusion(json["fusion"]);
   with_place(json["fusion"], [&](const JsonAt&) { return require_valid(shape), true; });
   const Weighting weighting = parse_weighting(json["weighting"].string());
@@ -78,7 +88,9 @@ PackComputation read_computation(const JsonAt& json) {
     json["weighting"].fail(
         fmt::format("'{}' is not a weighting of {} {}", name(weighting), name(shape.op), text(shape.fusion)),
         fmt::format("use '{}', as moetune's own kernels do", name(ours)));
-  return {shape.op, shape.layer.dtype, text(shape.fusion), weighting};
+  PackComputation result{shape.op, format_word(shape.layer), text(shape.fusion), weighting};
+  if (json.has("when")) require_formula(json["when"], sizes), result.when = json["when"].string();
+  return result;
 }
 
 PackFile read_file(const JsonAt& json) {
@@ -113,10 +125,14 @@ PackBinary read_binary(const JsonAt& json, const Pack& pack, const LaunchNames& 
   return binary;
 }
 
-// Rows of values: one for each knob, then the number of the binary.
+// Rows of values: one for each knob, then the number of the binary, or that of each computation.
 void read_candidates(const JsonAt& json, Pack& pack) {
+  const size_t knobs = pack.knobs.size(), computations = pack.computes.size();
   each(json, [&](const JsonAt& row) {
-    if (row.size() != pack.knobs.size() + 1) row.fail(fmt::format("expected {} values", pack.knobs.size() + 1));
+    if (row.size() != knobs + 1 && row.size() != knobs + computations)
+      row.fail(fmt::format(
+          "expected {} values{}", knobs + 1,
+          computations > 1 ? fmt::format(", or {}: a binary for each of computes", knobs + computations) : ""));
     std::vector<int> values;
     for (size_t i = 0; i < pack.knobs.size(); ++i) {
       const Knob& knob = pack.knobs[i];
@@ -124,9 +140,12 @@ void read_candidates(const JsonAt& json, Pack& pack) {
       if (std::ranges::find(knob.values, values.back()) == knob.values.end())
         row[i].fail(fmt::format("{} is not among the values of {}", row[i].value().dump(), knob.name));
     }
-    const JsonAt binary = row[pack.knobs.size()];
-    const auto place = static_cast<size_t>(binary.integer(0, std::ssize(pack.binaries) - 1));
-    if (!pack.candidates.emplace(std::move(values), place).second) row.fail("appears twice");
+    std::vector<size_t> places;
+    for (size_t i = knobs; i < row.size(); ++i)
+      places.push_back(
+          row[i].value().is_null() ? kNoBinary : static_cast<size_t>(row[i].integer(0, std::ssize(pack.binaries) - 1)));
+    places.resize(computations, places.front());
+    if (!pack.candidates.emplace(std::move(values), std::move(places)).second) row.fail("appears twice");
   });
 }
 
@@ -134,11 +153,12 @@ void read_candidates(const JsonAt& json, Pack& pack) {
 void require_handed_over(const JsonAt& operands, const Pack& pack) {
   for (const PackComputation& computation : pack.computes) {
     Shape shape;
-    shape.layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 64, .dtype = computation.dtype};
+    shape.layer = small_layer(computation.format);
     shape.op = computation.op;
     const Product p = product_of(shape);
     std::map<std::string, std::string> known = {
-        {"m_sizes", "int32"}, {"gather_indices", "int32"}, {"topk_weights", "fp32"}};
+        {"m_sizes", "int32"}, {"first_rows", "int32"}, {"gather_indices", "int32"}, {"topk_weights", "fp32"}};
+    if (has_scales(p.a.type)) known["x_scales"] = known["w_scales"] = "fp32";
     for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->type.dtype);
     each(operands, [&](const JsonAt& operand) {
       const auto found = known.find(operand["name"].string());
@@ -147,14 +167,36 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
       const bool result = found->first == "dw";  // whose dtype is the fusion's
       if (!result && operand["dtype"].string() != found->second)
         operand["dtype"].fail(fmt::format("the dtype of '{}' must be {}", found->first, found->second));
+      if (!operand.has("strides")) return;
+      each(operand["strides"], [&](const JsonAt& stride) {
+        if (std::ranges::find(kScaleStrides, stride.string()) == std::end(kScaleStrides))
+          stride.fail(
+              fmt::format("'{}' is not a distance of scales", stride.string()),
+              fmt::format("these are {}; moetune hands scales over row by row", fmt::join(kScaleStrides, ", ")));
+      });
     });
   }
+}
+
+// What is not timed runs once, on what is the same in every launch.
+void require_untimed(const JsonAt& launch) {
+  each(launch["arguments"], [&](const JsonAt& argument) {
+    if (argument.has("struct")) argument.fail("a launch that is not timed takes no structs");
+    if (!argument.has("pointer")) return;
+    for (const char* changing : {"x", "w", "y", "dx", "dw", "dy", "dweights", "topk_weights", "x_scales", "w_scales"})
+      if (argument["pointer"].string() == changing)
+        argument["pointer"].fail(fmt::format("a launch that is not timed cannot take '{}'", changing),
+                                 "it may take row counts, indices and buffers, which stay the same");
+  });
 }
 
 // Exactly one launch is the candidate's; its binary says the rest of it.
 void require_launches(const JsonAt& launches, const LaunchNames& names, const JsonAt& files) {
   int own = 0;
   each(launches, [&](const JsonAt& launch) {
+    for (const char* side : {"grid_y", "grid_z"})
+      if (launch.has(side)) require_formula(launch[side], names.sizes);
+    if (!is_timed(launch)) require_untimed(launch);
     if (!launch.has("cubin") || !launch["cubin"].value().is_string()) return require_launch(launch, names, files);
     ++own;
     require_grid_and_arguments(launch, names);
@@ -164,6 +206,8 @@ void require_launches(const JsonAt& launches, const LaunchNames& names, const Js
 
 }  // namespace
 
+bool is_timed(const JsonAt& launch) { return !launch.has("timed") || launch["timed"].boolean(); }
+
 Pack pack_from_json(const JsonAt& json) {
   require_schema(json, "pack");
   Pack pack;
@@ -171,7 +215,7 @@ Pack pack_from_json(const JsonAt& json) {
   pack.summary = json["summary"].string();
   LaunchNames names{.sizes = pack_sizes(), .pointers = {{"null", ""}}};
   read_knobs(json, pack, names.sizes);
-  each(json["computes"], [&](const JsonAt& at) { pack.computes.push_back(read_computation(at)); });
+  each(json["computes"], [&](const JsonAt& at) { pack.computes.push_back(read_computation(at, names.sizes)); });
   Sizes of_rules;
   for (const char* name : {"m", "n", "k", "experts", "top_k"}) of_rules[name] = 1;
   for (const Knob& knob : pack.knobs) of_rules[knob.name] = names.sizes[knob.name];

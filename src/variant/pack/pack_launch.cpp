@@ -10,7 +10,7 @@ namespace {
 
 // The candidate's launch takes from its binary what other launches say themselves.
 PackStep kernel_of(const JsonAt& launch, const Pack& pack, const PackBinary& binary, int capability) {
-  PackStep step{.cooperative = launch["cooperative"].boolean()};
+  PackStep step{.cooperative = launch["cooperative"].boolean(), .timed = is_timed(launch)};
   std::map<std::string, std::string> files = binary.files;
   if (launch["cubin"].value().is_string()) {
     step.entry = binary.entry, step.threads = binary.threads, step.cluster = binary.cluster;
@@ -31,11 +31,20 @@ PackStep kernel_of(const JsonAt& launch, const Pack& pack, const PackBinary& bin
   return step;
 }
 
+// The sides of a grid behind the first, which manifests leave out where they are 1.
+int64_t side_of(const JsonAt& launch, const char* key, const Sizes& sizes) {
+  constexpr int64_t kMost = 65535;
+  if (!launch.has(key)) return 1;
+  const int64_t side = evaluate(launch[key], sizes);
+  if (side < 1 || side > kMost) launch[key].fail(fmt::format("is {} blocks: expected 1 to {}", side, kMost));
+  return side;
+}
+
 }  // namespace
 
-PackLaunch pack_launch(const Pack& pack, const Candidate& candidate, Sizes sizes, int capability,
+PackLaunch pack_launch(const Pack& pack, const Candidate& candidate, const Shape& shape, Sizes sizes, int capability,
                        const HeldBlocks& held) {
-  const PackBinary* binary = binary_of(pack, candidate.values);
+  const PackBinary* binary = binary_of(pack, candidate.values, shape, sizes);
   if (!binary) throw request_error("the pack has no kernel that was compiled for these knobs");
   for (size_t i = 0; i < pack.knobs.size(); ++i) sizes[pack.knobs[i].name] = candidate.values[i];
   sizes["threads"] = binary->threads, sizes["shared_bytes"] = binary->shared_bytes;
@@ -50,7 +59,9 @@ PackLaunch pack_launch(const Pack& pack, const Candidate& candidate, Sizes sizes
     step = kernel_of(launch, pack, *binary, capability);
     Sizes own = sizes;
     own["held"] = held(step);
-    own["blocks"] = step.grid = grid_of(launch, own);
+    step.grid[0] = grid_of(launch, own);
+    step.grid[1] = side_of(launch, "grid_y", own), step.grid[2] = side_of(launch, "grid_z", own);
+    own["blocks"] = step.grid[0] * step.grid[1] * step.grid[2];
     const auto add = [&](const JsonAt& argument) { step.arguments.push_back(argument_of(argument, own)); };
     each(launch["arguments"], add);
     if (!launch["cubin"].value().is_string()) return;

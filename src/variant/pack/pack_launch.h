@@ -21,7 +21,8 @@ struct PackStep {
   int64_t shared_bytes = 0;
   int most_per_processor = 0;  // blocks; 0 = as many as there is room for
   bool cooperative = false;
-  int64_t grid = 0;  // blocks
+  bool timed = true;            // else it runs once, before all launches
+  int64_t grid[3] = {1, 1, 1};  // blocks
   std::vector<LaunchArgument> arguments = {};
 
   bool is_fill() const { return fill.bytes >= 0; }
@@ -38,7 +39,7 @@ using HeldBlocks = std::function<int64_t(const PackStep&)>;
 
 /// `sizes` are those of the product (sizes_of), and `processors`. The pointer "null" is no address. Throws
 /// Exit::request, with the place, for values that no launch can have.
-PackLaunch pack_launch(const Pack& pack, const Candidate& candidate, Sizes sizes, int capability,
+PackLaunch pack_launch(const Pack& pack, const Candidate& candidate, const Shape& shape, Sizes sizes, int capability,
                        const HeldBlocks& held);
 
 }  // namespace moetune

@@ -16,18 +16,16 @@
 namespace moetune {
 namespace {
 
-const PackComputation* computation_of(const Pack& pack, const Shape& shape) {
-  const auto found = std::ranges::find_if(pack.computes, [&](const PackComputation& one) {
-    return one.op == shape.op && one.dtype == shape.layer.dtype && one.fusion == text(shape.fusion);
-  });
-  return found == pack.computes.end() ? nullptr : &*found;
+bool computes(const PackComputation& one, const Shape& shape) {
+  return one.op == shape.op && one.format == format_word(shape.layer) && one.fusion == text(shape.fusion);
 }
 
 std::string computation_text(const PackComputation& one) {
-  return fmt::format("{} {} {}", name(one.op), name(one.dtype), one.fusion);
+  return fmt::format("{} {} {}", name(one.op), one.format, one.fusion);
 }
 
-std::optional<std::string> broken_rule(const Pack& pack, const std::vector<int>& values, const Shape& shape) {
+// What is known of a launch from its shape.
+Sizes sizes_of(const Pack& pack, const std::vector<int>& values, const Shape& shape) {
   const Product product = product_of(shape);
   Sizes sizes = {{"m", product.m},
                  {"n", product.n},
@@ -35,6 +33,19 @@ std::optional<std::string> broken_rule(const Pack& pack, const std::vector<int>&
                  {"experts", shape.layer.local_experts()},
                  {"top_k", shape.layer.top_k}};
   for (size_t i = 0; i < pack.knobs.size(); ++i) sizes[pack.knobs[i].name] = values[i];
+  return sizes;
+}
+
+bool may_apply(const PackComputation& one, const Sizes& sizes) {
+  try {
+    return one.when.empty() || Formula::evaluate(one.when, sizes) != 0;
+  } catch (const std::invalid_argument&) {
+    return true;  // it depends on sizes that are not known yet
+  }
+}
+
+std::optional<std::string> broken_rule(const Pack& pack, const std::vector<int>& values, const Shape& shape) {
+  const Sizes sizes = sizes_of(pack, values, shape);
   for (const PackRule& rule : pack.rules) try {
       if (Formula::evaluate(rule.zero, sizes) != 0) return rule.reason;
     } catch (const std::invalid_argument& error) {
@@ -43,14 +54,20 @@ std::optional<std::string> broken_rule(const Pack& pack, const std::vector<int>&
   return std::nullopt;
 }
 
+// In words, each once.
+std::vector<std::string> computations_of(const Pack& pack) {
+  std::vector<std::string> words = mapped(pack.computes, computation_text);
+  words.erase(std::ranges::unique(words).begin(), words.end());
+  return words;
+}
+
 std::optional<std::string> illegal(const Pack& pack, const std::vector<int>& values, const Shape& shape,
                                    const DeviceInfo& device) {
-  if (!computation_of(pack, shape))
-    return fmt::format("{} computes {}, and this is {}", pack.variant,
-                       fmt::join(mapped(pack.computes, computation_text), ", "),
-                       computation_text({shape.op, shape.layer.dtype, text(shape.fusion)}));
+  if (std::ranges::none_of(pack.computes, [&](const PackComputation& one) { return computes(one, shape); }))
+    return fmt::format("{} computes {}, and this is {}", pack.variant, fmt::join(computations_of(pack), ", "),
+                       computation_text({shape.op, format_word(shape.layer), text(shape.fusion)}));
   if (auto reason = broken_rule(pack, values, shape)) return reason;
-  const PackBinary* binary = binary_of(pack, values);
+  const PackBinary* binary = binary_of(pack, values, shape);
   if (!binary) return "the pack has no kernel that was compiled for these knobs";
   if (!file_for(pack, binary->files, device.compute_capability))
     return fmt::format("the pack has no kernel for {}: it was compiled for {}", arch(device),
@@ -86,9 +103,21 @@ std::vector<int> fallback(const Pack& pack, const Problem& problem, const Device
 }  // namespace
 
 Weighting weighting_of(const Pack& pack, const Shape& shape) {
-  const PackComputation* computation = computation_of(pack, shape);
-  if (!computation) throw Error(Exit::bug, fmt::format("{} was asked for what it does not compute", pack.variant));
-  return computation->weighting;
+  for (const PackComputation& one : pack.computes)
+    if (computes(one, shape)) return one.weighting;
+  throw Error(Exit::bug, fmt::format("{} was asked for what it does not compute", pack.variant));
+}
+
+const PackBinary* binary_of(const Pack& pack, const std::vector<int>& values, const Shape& shape, const Sizes& sizes) {
+  const auto candidate = pack.candidates.find(values);
+  if (candidate == pack.candidates.end()) return nullptr;
+  Sizes known = sizes_of(pack, values, shape);
+  known.insert(sizes.begin(), sizes.end());
+  for (size_t i = 0; i < pack.computes.size(); ++i)
+    if (const size_t binary = candidate->second[i];
+        binary != kNoBinary && computes(pack.computes[i], shape) && may_apply(pack.computes[i], known))
+      return &pack.binaries[binary];
+  return nullptr;
 }
 
 Variant pack_variant(std::shared_ptr<const Pack> pack) {

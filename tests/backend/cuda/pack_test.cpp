@@ -24,10 +24,10 @@ TEST(PackOfCudaKernels, IsLoadedAndLaunchesTheWholeStruct) {
   Sizes sizes = sizes_of(
       product_of(make_problem({.shape = shape_of(), .tokens = 20, .routing = parse_routing("uniform"), .seed = 3})));
   const Candidate candidate{.variant = nullptr, .values = {16, 2}};
-  const PackLaunch launch = pack_launch(pack, candidate, sizes, 90, [](const PackStep&) { return 5; });
+  const PackLaunch launch = pack_launch(pack, candidate, shape_of(), sizes, 90, [](const PackStep&) { return 5; });
   ASSERT_EQ(launch.steps.size(), 3u);
   EXPECT_EQ(launch.steps[1].entry, "copy_sizes");
-  EXPECT_EQ(launch.steps[2].grid, 10);  // of 16 tiles: what fits, twice
+  EXPECT_EQ(launch.steps[2].grid[0], 10);  // of 16 tiles: what fits, twice
   const LaunchArgument& args = launch.steps[2].arguments.at(0);
   ASSERT_EQ(args.bytes.size(), sizeof(Args));
   Args read;

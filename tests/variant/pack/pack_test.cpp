@@ -61,8 +61,8 @@ TEST_F(PackTest, IsReadWithItsKnobsFilesAndCandidates) {
   EXPECT_EQ(pack.fallback, (std::vector<int>{32, 1}));
   EXPECT_EQ(pack.candidates.size(), 5u);
   EXPECT_EQ(pack.hash.size(), 12u);
-  EXPECT_EQ(binary_of(pack, {16, 0})->entry, "slow");
-  EXPECT_EQ(binary_of(pack, {64, 1}), nullptr);
+  EXPECT_EQ(binary_of(pack, {16, 0}, shape_of())->entry, "slow");
+  EXPECT_EQ(binary_of(pack, {64, 1}, shape_of()), nullptr);
   EXPECT_EQ(read_pack_file(pack, "slow.cubin"), "the bytes of slow.cubin");
 }
 
@@ -194,7 +194,7 @@ T value_at(const LaunchArgument& argument, size_t offset) {
 
 TEST_F(PackTest, ALaunchHasGridsArgumentsAndBuffersOfTheSizesAndKnobs) {
   const Pack pack = load();
-  const PackLaunch launch = pack_launch(pack, toy(32, 1), sizes(), 90, held);
+  const PackLaunch launch = pack_launch(pack, toy(32, 1), shape_of(), sizes(), 90, held);
   ASSERT_EQ(launch.steps.size(), 3u);
   EXPECT_EQ(launch.steps[0].fill.pointer, "order");
   EXPECT_EQ(launch.steps[0].fill.byte, 255);
@@ -202,7 +202,7 @@ TEST_F(PackTest, ALaunchHasGridsArgumentsAndBuffersOfTheSizesAndKnobs) {
   const PackStep &order = launch.steps[1], &own = launch.steps[2];
   EXPECT_EQ(order.file, "order.cubin");
   EXPECT_EQ(order.entry, "put_in_order");
-  EXPECT_EQ(order.grid, 6);
+  EXPECT_EQ(order.grid[0], 6);
   ASSERT_EQ(order.arguments.size(), 3u);
   EXPECT_EQ(order.arguments[2].bytes.size(), 4u);
   EXPECT_EQ(value_at<int32_t>(order.arguments[2], 0), 32);
@@ -210,7 +210,7 @@ TEST_F(PackTest, ALaunchHasGridsArgumentsAndBuffersOfTheSizesAndKnobs) {
   EXPECT_EQ(own.entry, "fast");
   EXPECT_EQ(own.threads, 128);
   EXPECT_EQ(own.shared_bytes, 200000);
-  EXPECT_EQ(own.grid, (80 / 32 + 6) * 4);
+  EXPECT_EQ(own.grid[0], (80 / 32 + 6) * 4);
   ASSERT_EQ(own.arguments.size(), 5u);
   const LaunchArgument& whole = own.arguments[0];
   EXPECT_EQ(whole.bytes.size(), 48u);
@@ -229,9 +229,9 @@ TEST_F(PackTest, ALaunchHasGridsArgumentsAndBuffersOfTheSizesAndKnobs) {
 }
 
 TEST_F(PackTest, AStructOfAnotherCandidateHasItsKnobs) {
-  const PackLaunch launch = pack_launch(load(), toy(64, 0), sizes(), 90, held);
+  const PackLaunch launch = pack_launch(load(), toy(64, 0), shape_of(), sizes(), 90, held);
   EXPECT_EQ(launch.steps[2].entry, "slow");
-  EXPECT_EQ(launch.steps[2].grid, (80 / 64 + 6) * 4);
+  EXPECT_EQ(launch.steps[2].grid[0], (80 / 64 + 6) * 4);
   EXPECT_EQ(launch.steps[2].arguments.size(), 3u);  // its binary has none behind them
   EXPECT_EQ(value_at<int32_t>(launch.steps[2].arguments[0], 32), 0);
 }
@@ -240,7 +240,7 @@ TEST_F(PackTest, ATensorMapHasTheFormulasOfItsRule) {
   Json manifest = toy_manifest();
   manifest["launches"][2]["arguments"].push_back(Json::parse(R"({"tensor_map": {"pointer": "x", "dtype": "bf16",
     "sizes": ["k", "rows"], "strides": ["k * 2"], "box": [64, 128], "swizzle": 128, "l2_promotion": 128}})"));
-  const PackLaunch launch = pack_launch(load(manifest), toy(16, 0), sizes(), 90, held);
+  const PackLaunch launch = pack_launch(load(manifest), toy(16, 0), shape_of(), sizes(), 90, held);
   const LaunchArgument& argument = launch.steps[2].arguments[3];
   EXPECT_EQ(argument.bytes.size(), 128u);
   ASSERT_EQ(argument.maps.size(), 1u);
@@ -249,13 +249,71 @@ TEST_F(PackTest, ATensorMapHasTheFormulasOfItsRule) {
   EXPECT_EQ(argument.maps[0].shape.strides[0], 1024u);
 }
 
+TEST_F(PackTest, TheBinaryIsThatOfTheFirstComputationThatApplies) {
+  Json manifest = toy_manifest();
+  const Json plain = manifest["computes"][0];
+  const auto when = [&](const char* formula) {
+    Json one = plain;
+    one["when"] = formula;
+    return one;
+  };
+  Json scattered = plain;
+  scattered["fusion"] = "permute_x+by_slot";
+  manifest["computes"] = {when("max(41 - tokens, 0)"), when("k / 1024"), plain, scattered};
+  manifest["candidates"] = Json::parse(R"([[16, "no", 0, 1, 1, null], [32, "no", null, 1, null, 0]])");
+  const Pack pack = load(manifest);
+  const auto entry = [&](int block_m, int64_t k, const Sizes& more = {}) {
+    const PackBinary* binary = binary_of(pack, {block_m, 0}, shape_of(256, k), more);
+    return binary ? binary->entry : "none";
+  };
+  EXPECT_EQ(entry(16, 512), "slow");  // it depends on tokens, which are not known yet
+  EXPECT_EQ(entry(16, 512, {{"tokens", 40}}), "slow");
+  EXPECT_EQ(entry(16, 512, {{"tokens", 41}}), "fast");
+  EXPECT_EQ(entry(32, 512), "none");
+  EXPECT_EQ(entry(32, 1024), "fast");
+  Shape by_slot = shape_of();
+  by_slot.fusion = {.permute_x = true, .by_slot = true};
+  EXPECT_EQ(binary_of(pack, {16, 0}, by_slot), nullptr);
+  EXPECT_EQ(binary_of(pack, {32, 0}, by_slot)->entry, "slow");
+  manifest["candidates"] = Json::parse(R"([[16, "no", 0, 1]])");
+  EXPECT_EQ(refused(manifest), "candidates[0]: expected 3 values, or 6: a binary for each of computes");
+}
+
+TEST_F(PackTest, OperandsOfFp8HaveScales) {
+  Json manifest = toy_manifest();
+  manifest["computes"][0]["dtype"] = "fp8-channel-fast";
+  for (const int matrix : {0, 1}) manifest["operands"][matrix]["dtype"] = "fp8";
+  manifest["operands"].push_back({{"name", "x_scales"},
+                                  {"dtype", "fp32"},
+                                  {"shape", {"x_rows"}},
+                                  {"access", "read"},
+                                  {"strides", {"x_scale_row"}}});
+  EXPECT_EQ(load(manifest).computes[0].format, "fp8-channel-fast");
+  manifest["operands"][4]["strides"] = {"1"};
+  EXPECT_EQ(refused(manifest), "operands[4].strides[0]: '1' is not a distance of scales");
+  EXPECT_EQ(refused("/operands/0/dtype", "fp8"), "operands[0].dtype: the dtype of 'x' must be bf16");
+}
+
+TEST_F(PackTest, AGridHasUpToThreeSidesAndAStepMayBeUntimed) {
+  Json manifest = toy_manifest();
+  manifest["launches"][1]["timed"] = false;
+  manifest["launches"][2]["grid_y"] = "experts", manifest["launches"][2]["grid_z"] = "2";
+  const PackLaunch launch = pack_launch(load(manifest), toy(32, 1), shape_of(), sizes(), 90, held);
+  EXPECT_FALSE(launch.steps[1].timed);
+  EXPECT_TRUE(launch.steps[0].timed && launch.steps[2].timed);
+  EXPECT_EQ(launch.steps[2].grid[1] * launch.steps[2].grid[2], 12);
+  EXPECT_EQ(launch.buffers[1].bytes, 32 * 12 * 512);  // scratch of all blocks
+  manifest["launches"][1]["arguments"][1]["pointer"] = "x";
+  EXPECT_EQ(refused(manifest), "launches[1].arguments[1].pointer: a launch that is not timed cannot take 'x'");
+}
+
 TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
   const auto why = [&](const char* place, const Json& value) -> std::string {
     Json manifest = toy_manifest();
     manifest[Json::json_pointer(place)] = value;
     const Pack pack = load(manifest);
     try {
-      pack_launch(pack, toy(32, 1), sizes(), 90, held);
+      pack_launch(pack, toy(32, 1), shape_of(), sizes(), 90, held);
     } catch (const Error& error) {
       return error.what();
     }
@@ -263,7 +321,8 @@ TEST_F(PackTest, ALaunchThatCannotBeIsRefused) {
   };
   EXPECT_EQ(why("/launches/2/grid", "rows - 80"), "the pack: launches[2].grid: is 0 blocks: expected 1 to 2^31 - 1");
   EXPECT_EQ(why("/buffers/1/bytes", "rows - 81"), "the pack: buffers[1].bytes: is -1 bytes: expected 0 to 2^46");
-  EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"), "the pack: launches[0].fill.bytes: is -1 bytes: expected 0 to 2^46");
+  EXPECT_EQ(why("/launches/0/fill/bytes", "rows - 81"),
+            "the pack: launches[0].fill.bytes: is -1 bytes: expected 0 to 2^46");
   EXPECT_EQ(why("/launches/0/fill/bytes", "rows * rows"), "a launch fills 6400 bytes of 'order', which has 1088");
   EXPECT_EQ(why("/launches/2/grid", "n / (k - 512)"),
             "the pack: launches[2].grid: formula 'n / (k - 512)', column 14: division by zero");
