@@ -2,22 +2,31 @@
 """Makes a kernel pack (moetune tune --pack DIR) of a Triton kernel, compiled for an architecture without a GPU.
 
     scripts/pack_triton.py -o triton-pack              # scripts/triton_moe.py over vLLM's 1,920 configurations
-    scripts/pack_triton.py -o mine --kernel my_moe.py --arch sm_80 --set num_stages=3,4
+    scripts/pack_triton.py -o vllm-pack --from vllm --dtype fp8-block --top-k 8
+    scripts/pack_triton.py -o moe_pack.py --template my_moe.py:my_kernel
+    scripts/pack_triton.py -o mine --kernel moe_pack.py --arch sm_80 --set num_stages=3,4
     moetune tune --pack triton-pack --variant triton_moe --strategy exhaustive --model qwen3-30b-a3b --tokens 1,64,4096
 
+--from takes the kernel of an installed vLLM or SGLang as it is (or that of --kernel-file), for both GEMMs of a layer:
+
+    moetune tune --pack vllm-pack --variant vllm_moe --projection up,down --permute-x --by-slot --topk-weights ...
+
 FILE.py of --kernel has a function describe(dtype), as scripts/triton_moe.py has: kernels, their arguments, preparing
-steps, knobs, rules, operands and buffers. Candidates that differ only in values of launches share a cubin. Those that
-do not compile are left out of the pack and reported. Needs triton; configs/schema/pack.json describes what it writes.
+steps, knobs, rules, operands and buffers. --template writes one to fill in. The configurations of @triton.autotune are
+the candidates where describe names no knobs. Candidates that differ only in values of launches share a cubin. Those
+that do not compile are left out of the pack and reported. Needs triton; configs/schema/pack.json describes what it
+writes, and where a moetune is found (MOETUNE_BINARY, PATH), it validates the pack.
 
 Make a pack for each architecture. One for several (--arch sm_90a,sm_80) holds the threads, shared memory and trailing
 arguments of a kernel once, and Triton often builds it in another way for each: such a kernel is there for the first of
 them alone. The pack is written, and the last sentence tells how many candidates are missing for which architecture.
 
 Exit 0: all that compiles is in the pack. 1: an architecture builds candidates in another way than the first, so that
-they are missing for it, or nothing can be launched. 2: wrong usage. 3: no triton.
+they are missing for it, or nothing can be launched. 2: wrong usage, or a description that lacks something. 3: no triton.
 """
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import importlib.util
 import itertools
@@ -26,6 +35,7 @@ import multiprocessing
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -45,9 +55,269 @@ def capability(arch):
     return int(re.fullmatch(r"sm_(\d+)a?", arch).group(1))
 
 
-def combinations(knobs):
-    names = [knob["name"] for knob in knobs]
-    return [dict(zip(names, values)) for values in itertools.product(*(knob["values"] for knob in knobs))]
+def evaluate(formula, sizes):
+    """A formula of a manifest, over sizes that are not negative."""
+    return eval(formula.replace("/", "//"), {"__builtins__": {}, "min": min, "max": max, "ceil_div": lambda a, b: -(-a // b), **sizes})
+
+
+def candidates_of(description):
+    """The values of the knobs of each candidate: those listed, or all combinations."""
+    names = [knob["name"] for knob in description["knobs"]]
+    every = (dict(zip(names, values)) for values in itertools.product(*(knob["values"] for knob in description["knobs"])))
+    listed = description.get("candidates")
+    return [knobs for knobs in every if listed is None or knobs in listed]
+
+
+def constants_of(description, knobs, computation):
+    """What is compiled in, or None where the computation has no binary for these knobs."""
+    own = description["constants"]
+    constants = own(knobs) if callable(own) else {name: knobs[name] for name in own}
+    more = computation["constants"](knobs) if "constants" in computation else {}
+    return None if more is None else {**constants, **more}
+
+
+def keys_of(description, knobs, given):
+    """Of each computation what its binary is compiled with, (name, value) by (name, value): None where there is none,
+    also where `given`, lists of sizes of the layers, never let it apply."""
+    keys = []
+    for computation in description["computes"]:
+        constants = constants_of(description, knobs, computation)
+        if constants is None or not any(applies(computation, {**knobs, **dict(zip(given, sizes))})
+                                        for sizes in itertools.product(*given.values())):
+            keys.append(None)
+        else:
+            keys.append((*constants.items(), *((name, knobs[name]) for name in description["options"])))
+    return keys
+
+
+def applies(computation, sizes):
+    if {"tokens", "top_k"} <= set(sizes):
+        sizes = {**sizes, "slots": sizes["tokens"] * sizes["top_k"], "rows": sizes["tokens"] * sizes["top_k"]}
+    try:
+        return evaluate(computation.get("when", "1"), sizes) != 0
+    except NameError:
+        return True
+
+
+# The fields of a description, with what each is for. Those behind "?" may be left out.
+FIELDS = {
+    "variant": (str, "the name by which moetune knows the pack"), "summary": (str, "a line for people"),
+    "computes": (list, 'such as [{"op": "fwd", "dtype": "bf16", "fusion": "plain", "weighting": "none"}]'),
+    "kernel": (dict, "function, grid, arguments and constants of the candidate's kernel"),
+    "operands": (list, 'such as [{"name": "x", "dtype": "bf16", "shape": ["rows", "k"], "access": "read"}]'),
+    "knobs": (list, "name, help, values and default of each knob; @triton.autotune may say it"),
+    "options": (list, "which knobs are options of the compiler: num_warps, num_stages"),
+    "constants": (object, "which knobs are constants of the kernel, or a function from knobs to constants"),
+}
+DEFAULTS = {"summary": "", "prepare": [], "rules": [], "buffers": [], "least_shared_bytes": lambda knobs: 0}
+TYPES = {"i32": "int32", "i64": "int64"}
+SIZES = {"m", "n", "k", "experts", "top_k", "tokens", "slots", "rows", "x_rows", "w_rows", "y_rows", "held", "blocks", "processors",
+         "x_scale_row", "x_scale_step", "w_scale_expert", "w_scale_row", "w_scale_step", "threads", "shared_bytes", "scratch_bytes"}
+
+
+class Wrong(ValueError):
+    """What is wrong with a description, in a sentence."""
+
+
+def name_of(function):
+    return getattr(function, "__name__", str(function))
+
+
+def told(error):
+    """An error in a sentence: of a user's file with the line that raised it."""
+    if isinstance(error, ValueError) and type(error).__name__ == "Wrong":
+        return str(error)
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    place = f" ({pathlib.Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})" if trace else ""
+    return f"the description cannot be read: {type(error).__name__}: {error}{place}"
+
+
+def unwrapped(function):
+    """A kernel without @triton.autotune and @triton.heuristics, and the configurations of the former."""
+    configs = []
+    while type(function).__name__ in ("Autotuner", "Heuristics"):
+        if type(function).__name__ == "Heuristics":
+            raise Wrong(f"{name_of(function.fn)} is under @triton.heuristics: describe it without, with what it computes in constants")
+        configs += [{**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+                    for config in getattr(function, "configs", [])]
+        function = function.fn
+    return function, configs
+
+
+def knobs_of(configs):
+    """Knobs whose values are those of the configurations of @triton.autotune; the first is the default."""
+    return [{"name": name, "help": "of @triton.autotune", "values": sorted({config[name] for config in configs}),
+             "default": configs[0][name]} for name in configs[0]]
+
+
+def require_formula(formula, names, place):
+    try:
+        evaluate(formula, dict.fromkeys(names, 1))
+    except ZeroDivisionError:
+        pass
+    except Exception as error:
+        raise Wrong(f"{place}: '{formula}' is not a formula over sizes and knobs: {error}") from None
+
+
+def require_kernel(kernel, where, pointers, names):
+    """Wrong for what a kernel of a description lacks, or what cannot be."""
+    for field in ("function", "grid", "arguments"):
+        if field not in kernel:
+            raise Wrong(f"describe(): {where} has no '{field}'")
+    for name, argument in kernel["arguments"].items():
+        place = f"describe(): {where}, argument '{name}'"
+        if not isinstance(argument, (tuple, list)) or len(argument) != 3 or not isinstance(argument[1], dict) or len(argument[1]) != 1:
+            raise Wrong(f'{place}: expected (type, value, whether 16 divides it), such as ("i32", {{"int32": "n"}}, True)')
+        kind, value = argument[0], argument[1]
+        wanted = "pointer" if str(kind).startswith("*") else TYPES.get(kind)
+        if wanted is None:
+            raise Wrong(f"{place}: '{kind}' is not a type; use *bf16, *fp16, *fp32, *fp8e4nv, *i32, i32 or i64")
+        if wanted not in value:
+            raise Wrong(f"{place}: a value of {kind} is {{'{wanted}': ...}}, not {value}")
+        if wanted != "pointer":
+            require_formula(value[wanted], names, place)
+        if wanted == "pointer" and value["pointer"] not in pointers:
+            raise Wrong(f"{place}: '{value['pointer']}' is none of the operands and buffers: {', '.join(sorted(pointers))}")
+    for side in launch_of(kernel).values():
+        if side is not False:  # cooperative
+            require_formula(side, names, f"describe(): {where}, grid")
+    for name, value in kernel.get("constants", {}).items():
+        if value == "TODO":
+            raise Wrong(f"describe(): {where}, constant '{name}': still TODO")
+    parameters = getattr(kernel["function"], "arg_names", None)
+    if parameters is None:
+        raise Wrong(f"describe(): {where}: 'function' is no Triton kernel, which stands under @triton.jit")
+    if unknown := [name for name in (*kernel["arguments"], *kernel.get("constants", {})) if name not in parameters]:
+        raise Wrong(f"describe(): {where} names {', '.join(unknown)}, which {name_of(kernel['function'])} does not take")
+
+
+@functools.lru_cache
+def described(path, dtype, options=()):
+    """The description of a file, completed and checked. Wrong, with the field, for what is missing or cannot be."""
+    module = load(path)
+    if not callable(getattr(module, "describe", None)):
+        raise Wrong(f"{path} has no function describe(dtype); --template writes one")
+    description = module.describe(dtype, **dict(options))
+    if not isinstance(description, dict):
+        raise Wrong(f"describe() of {path} returned {type(description).__name__}, not a dict of fields")
+    description = {**DEFAULTS, **description}
+    if isinstance(description.get("kernel"), dict) and "function" in description["kernel"]:
+        function, configs = unwrapped(description["kernel"]["function"])
+        description["kernel"] = {**description["kernel"], "function": function}
+        if configs and "knobs" not in description:
+            description["candidates"], description["knobs"] = configs, knobs_of(configs)
+            description.setdefault("options", ["num_warps", "num_stages"])
+            description.setdefault("constants", [name for name in configs[0] if name not in description["options"]])
+    for field, (kind, meaning) in FIELDS.items():
+        if field not in description:
+            raise Wrong(f"describe(): '{field}' is missing: {meaning}")
+        if not isinstance(description[field], kind):
+            raise Wrong(f"describe(): '{field}' is a {type(description[field]).__name__}, not a {kind.__name__}: {meaning}")
+    for field, keys in (("knobs", ("name", "help", "values", "default")), ("computes", ("op", "dtype", "fusion", "weighting")),
+                        ("operands", ("name", "dtype", "shape", "access")), ("buffers", ("name", "bytes", "zeroed")),
+                        ("rules", ("zero", "reason"))):
+        for place, entry in enumerate(description[field]):
+            for key in keys:
+                if not isinstance(entry, dict) or key not in entry:
+                    raise Wrong(f"describe(): {field}[{place}] has no '{key}'")
+    names = {knob["name"] for knob in description["knobs"]}
+    if not description["knobs"] or not description["computes"]:
+        raise Wrong("describe(): 'knobs' and 'computes' have one entry at least")
+    named = [*description["options"], *(() if callable(description["constants"]) else description["constants"])]
+    if unknown := [name for name in named if name not in names]:
+        raise Wrong(f"describe(): {', '.join(unknown)} of options and constants is no knob")
+    pointers = {each["name"] for each in (*description["operands"], *description["buffers"])} | {"null"}
+    require_kernel(description["kernel"], "kernel", pointers, names | SIZES)
+    for place, step in enumerate(description["prepare"]):
+        require_kernel(step, f"prepare[{place}]", pointers, names | SIZES)
+    knobs = candidates_of(description)[0]
+    for computation in description["computes"]:
+        known = {**description["kernel"].get("constants", {}), **(constants_of(description, knobs, computation) or {})}
+        missing = [name for name in description["kernel"]["function"].arg_names
+                   if name not in known and name not in description["kernel"]["arguments"]]
+        if missing and constants_of(description, knobs, computation) is not None:
+            raise Wrong(f"describe(): {name_of(description['kernel']['function'])} takes {', '.join(missing)}, which neither arguments "
+                        "nor constants name")
+    return description
+
+
+# What parameters of usual names are.
+USUAL = {"n": '("i32", {"int32": "n"}, True)', "k": '("i32", {"int32": "k"}, True)', "m": '("i32", {"int32": "rows"}, False)',
+         "a": '("*DTYPE", {"pointer": "x"}, True)', "b": '("*DTYPE", {"pointer": "w"}, True)', "c": '("*DTYPE", {"pointer": "y"}, True)'}
+TEMPLATE = """# What scripts/pack_triton.py needs to know of {function}. Fill in what says TODO.
+#   formulas: + - * / %, min, max, ceil_div over n, k, experts, top_k, tokens, slots, rows, x_rows and the knobs
+#   operands: x, w, y, m_sizes [experts], first_rows [experts + 1], gather_indices [rows], topk_weights [slots]
+import importlib.util
+
+_spec = importlib.util.spec_from_file_location({stem!r}, {path!r})
+_module = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+
+
+def describe(dtype):
+    return {{
+        "variant": {function!r},
+        "summary": {function!r},
+        "computes": [{{"op": "fwd", "dtype": dtype, "fusion": "plain", "weighting": "none"}}],
+{knobs}        "rules": [{{"zero": "n % 16 + k % 16", "reason": "n and k must be multiples of 16"}}],
+        "kernel": {{
+            "function": _module.{function},
+            "grid": ["TODO", "max(1, ceil_div(rows, 64))", "ceil_div(n, 64)"],  # one to three formulas
+            "constants": {{{constants}}},
+            "arguments": {{  # type, value, whether 16 divides it
+{arguments}            }},
+        }},
+        "operands": [
+            {{"name": "x", "dtype": dtype, "shape": ["x_rows", "k"], "access": "read"}},
+            {{"name": "w", "dtype": dtype, "shape": ["experts * n", "k"], "access": "read"}},
+            {{"name": "y", "dtype": dtype, "shape": ["y_rows", "n"], "access": "write"}},
+            {{"name": "m_sizes", "dtype": "int32", "shape": ["experts"], "access": "read"}},
+            {{"name": "first_rows", "dtype": "int32", "shape": ["experts + 1"], "access": "read"}},
+        ],
+    }}
+"""
+
+
+def write_template(arguments):
+    path, _, name = arguments.template.rpartition(":")
+    if not path or not pathlib.Path(path).exists():
+        raise Wrong(f"--template {arguments.template}: expected FILE.py:NAME, a file that is there and a kernel in it")
+    if arguments.output.exists():
+        raise Wrong(f"--output: {arguments.output} is there already")
+    found = getattr(load(path), name, None)
+    function, configs = unwrapped(found)
+    if not hasattr(function, "arg_names"):
+        raise Wrong(f"{path} has no Triton kernel '{name}'")
+    swept = {key for config in configs for key in config}
+    constexprs = {each.name for each in function.params if each.is_constexpr} - swept
+    lines = []
+    for parameter in function.arg_names:
+        if parameter in swept or parameter in constexprs:
+            continue
+        usual = USUAL.get(re.sub(r"_?(ptr|pointer)s?$", "", parameter.lower()))
+        guess = usual.replace('"*DTYPE"', 'f"*{dtype}"') if usual else '("i32", {"int32": "TODO"}, False)'
+        lines.append(f'                "{parameter}": {guess},{"" if usual else "  # TODO"}\n')
+    knobs = "" if configs else ('        "knobs": [{"name": "num_warps", "help": "warps of a block", "values": [4, 8], "default": 4}],  # TODO\n'
+                                '        "options": ["num_warps"],\n        "constants": [],  # which knobs the kernel takes\n')
+    constants = ", ".join(f'"{each}": "TODO"' for each in function.arg_names if each in constexprs)
+    arguments.output.write_text(TEMPLATE.format(
+        function=name, stem=pathlib.Path(path).stem, path=str(pathlib.Path(path).resolve()), knobs=knobs,
+        constants=constants, arguments="".join(lines)), encoding="utf-8")
+    print(f"{arguments.output}: fill in what says TODO, then scripts/pack_triton.py -o DIR --kernel {arguments.output}")
+    return 0
+
+
+def validated(folder):
+    """The exit code of moetune validate, where there is a moetune."""
+    binary = os.environ.get("MOETUNE_BINARY") or shutil.which("moetune")
+    if not binary:
+        return 0
+    result = subprocess.run([binary, "validate", folder], capture_output=True, text=True)
+    if result.returncode:
+        print(f"pack_triton.py: error: moetune does not take the pack\n{result.stdout}{result.stderr}".rstrip(), file=sys.stderr)
+    return 1 if result.returncode else 0
 
 
 def registers_of(cubin):
@@ -75,7 +345,7 @@ def compile_kernel(kernel, constants, options, arch):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
     function, arguments = kernel["function"], kernel["arguments"]
-    constants = {**kernel["constants"], **constants}
+    constants = {**kernel.get("constants", {}), **constants}
     names = function.arg_names
     if missing := [name for name in names if name not in arguments and name not in constants]:
         raise ValueError(f"{function.__name__} has parameters that describe() says nothing of: {', '.join(missing)}")
@@ -104,33 +374,32 @@ def compile_kernel(kernel, constants, options, arch):
 def built_for(task):
     """Runs in a process of its own: (place, key, architecture, cubin, binary, registers); without a cubin the reason stands in
     place of the binary."""
-    path, dtype, place, key, constants, options, arch = task
-    description = load(path).describe(dtype)
+    source, place, key, constants, options, arch = task
+    description = described(*source)
     kernel = description["kernel"] if place is None else description["prepare"][place]
     try:
         cubin, binary = compile_kernel(kernel, constants, options, arch)
     except Exception as error:  # of the compiler's own kinds
-        return place, key, arch, None, f"{type(error).__name__}: {error}".splitlines()[0], {}
+        return place, key, arch, None, ": ".join([type(error).__name__, *str(error).strip().splitlines()[::len(str(error).strip().splitlines()) - 1 or 1]]), {}
     return place, key, arch, cubin, binary, registers_of(cubin)
 
 
 def tasks_of(arguments, description):
     """What is to be compiled, and how many candidates need more shared memory than a block has."""
-    host = (str(arguments.kernel), arguments.dtype)
     tasks, large = [], 0
     for place, step in enumerate(description["prepare"]):
-        tasks += [(*host, place, (), {}, step.get("options", {}), arch) for arch in arguments.arch]
-    seen = set()
-    for knobs in combinations(description["knobs"]):
-        constants = {name: knobs[name] for name in description["constants"]}
+        tasks += [(arguments.source, place, (), {}, step.get("options", {}), arch) for arch in arguments.arch]
+    seen = {None}
+    for knobs in candidates_of(description):
         options = {name: knobs[name] for name in description["options"]}
-        key = (*constants.items(), *options.items())
         fits = [arch for arch in arguments.arch
                 if description["least_shared_bytes"](knobs) <= SHARED_BYTES.get(capability(arch), 1 << 20)]
         large += not fits
-        if key not in seen:
-            tasks += [(*host, None, key, constants, options, arch) for arch in fits]
-        seen.add(key)
+        for key in keys_of(description, knobs, arguments.given):
+            if key not in seen:
+                constants = dict(key[:len(key) - len(options)])
+                tasks += [(arguments.source, None, key, constants, options, arch) for arch in fits]
+            seen.add(key)
     return tasks, large
 
 
@@ -165,25 +434,33 @@ def values_of(kernel):
     return [kernel["arguments"][name][1] for name in kernel["function"].arg_names if name in kernel["arguments"]]
 
 
-def manifest_of(description, folder, prepared, binaries, made_by):
+def launch_of(kernel):
+    """What every launch has. A grid of several sides is a list of formulas."""
+    sides = kernel["grid"] if isinstance(kernel["grid"], (list, tuple)) else [kernel["grid"]]
+    return {"cooperative": False, **{f"grid{axis}": side for axis, side in zip(("", "_y", "_z"), sides)}}
+
+
+def manifest_of(description, folder, prepared, binaries, made_by, given={}):
     """pack.json. `binaries` are by key, in the order of candidates."""
     places = {key: place for place, key in enumerate(binaries)}
     candidates = []
-    for knobs in combinations(description["knobs"]):
-        key = tuple((name, knobs[name]) for name in (*description["constants"], *description["options"]))
-        if key in places:
-            candidates.append([*knobs.values(), places[key]])
+    for knobs in candidates_of(description):
+        own = [places.get(key) for key in keys_of(description, knobs, given)]
+        if any(place is not None for place in own):
+            candidates.append([*knobs.values(), *(own[:1] if len(set(own)) == 1 else own)])
     launches = []
     for place, step in enumerate(description["prepare"]):
         files, binary = prepared[place]
         launches.append({"cubin": files, "entry": binary["entry"], "threads": binary["threads"],
                          "shared_bytes": binary["shared_bytes"], "cluster": binary["cluster"], "most_per_processor": None,
-                         "cooperative": False, "grid": step["grid"], "arguments": [*values_of(step), *binary["trailing"]]})
-    launches.append({"cubin": "candidate", "cooperative": False, "grid": description["kernel"]["grid"],
-                     "arguments": values_of(description["kernel"])})
+                         **launch_of(step), "arguments": [*values_of(step), *binary["trailing"]],
+                         **({} if step.get("timed", True) else {"timed": False})})
+    launches.append({"cubin": "candidate", **launch_of(description["kernel"]), "arguments": values_of(description["kernel"])})
     scratch = any(binary["scratch_bytes"] for _, binary in binaries.values())
     return {"schema": "moetune.pack/1", "made_by": made_by,
-            **{name: description[name] for name in ("variant", "summary", "knobs", "computes", "rules")},
+            **{name: description[name] for name in ("variant", "summary", "knobs")},
+            "computes": [{name: value for name, value in each.items() if name != "constants"} for each in description["computes"]],
+            "rules": description["rules"],
             "operands": description["operands"],
             "buffers": description["buffers"] + [{"name": "scratch", "bytes": "blocks * scratch_bytes", "zeroed": False}] * scratch,
             "launches": launches, "files": folder.files,
@@ -225,7 +502,8 @@ def tell_missing(other, manifest, binaries):
     for arch in dict.fromkeys(arch for _, _, arch in other):
         lost = {places[key] for place, key, at in other if at == arch and place is None}
         no_steps = any(at == arch and place is not None for place, _, at in other)
-        missing = sum(no_steps or binary in lost for *_, binary in manifest["candidates"])
+        knobs = len(manifest["knobs"])
+        missing = sum(no_steps or not lost.isdisjoint(row[knobs:]) for row in manifest["candidates"])
         print(f"pack_triton.py: error: {missing} of {len(manifest['candidates'])} candidates are missing for {arch}, where "
               "they take other threads, shared memory or arguments than for the first architecture", file=sys.stderr)
     if other:
@@ -239,7 +517,14 @@ def parse(argv):
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True, metavar="DIR", help="a folder that is not there yet, or empty")
     parser.add_argument("--kernel", type=pathlib.Path, default=here / "triton_moe.py", metavar="FILE.py")
     parser.add_argument("--arch", default="sm_90a", help="better one than several: see above [sm_90a]")
-    parser.add_argument("--dtype", choices=["bf16", "fp16"], default="bf16")
+    parser.add_argument("--from", dest="server", choices=["vllm", "sglang"], help="the kernel of this program, as it is installed")
+    parser.add_argument("--kernel-file", type=pathlib.Path, metavar="FILE.py", help="the file of its kernel, where it is not installed")
+    parser.add_argument("--top-k", type=int, metavar="T", help="of the layers (--from): it is compiled in [8]")
+    parser.add_argument("--time-steps", action="store_true", help="with --from: sorting the rows belongs to the time")
+    parser.add_argument("--size", action="append", default=[], metavar="NAME=LIST",
+                        help="sizes of all layers and cells, such as k=2048,768 or tokens=64: fewer kernels are compiled")
+    parser.add_argument("--template", metavar="FILE.py:NAME", help="write a description of this kernel to fill in to --output")
+    parser.add_argument("--dtype", choices=["bf16", "fp16", "fp8-block", "fp8-channel", "fp8-tensor"], default="bf16")
     parser.add_argument("--set", action="append", default=[], metavar="KNOB=LIST", help="other values for a knob")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile [all cores]")
     arguments = parser.parse_args(argv)
@@ -247,7 +532,23 @@ def parse(argv):
     for arch in arguments.arch:
         if not re.fullmatch(r"sm_\d\d\d?a?", arch):
             parser.error(f"--arch: '{arch}' is not an architecture such as sm_90a")
-    if arguments.output.exists() and (not arguments.output.is_dir() or any(arguments.output.iterdir())):
+    if not arguments.server and (arguments.kernel_file or arguments.top_k or arguments.time_steps):
+        parser.error("--kernel-file, --top-k and --time-steps go with --from")
+    arguments.given = {}
+    for setting in arguments.size:
+        name, _, values = setting.partition("=")
+        if not re.fullmatch(r"[a-z_]+=\d+(,\d+)*", setting):
+            parser.error(f"--size {setting}: expected NAME=NUMBER,NUMBER, such as k=2048,768")
+        arguments.given[name] = [int(value) for value in values.split(",")]
+    if arguments.server:
+        arguments.given.setdefault("top_k", [arguments.top_k or 8])
+        options = {"server": arguments.server, "top_k": arguments.top_k or 8, "timed": arguments.time_steps,
+                   **({"file": str(arguments.kernel_file.resolve())} if arguments.kernel_file else {})}
+        arguments.kernel = here / "served_moe.py"
+    else:
+        options = {}
+    arguments.source = (str(arguments.kernel), arguments.dtype, tuple(options.items()))
+    if not arguments.template and arguments.output.exists() and (not arguments.output.is_dir() or any(arguments.output.iterdir())):
         parser.error(f"--output: {arguments.output} is there already; name a new folder")
     return parser, arguments
 
@@ -271,7 +572,13 @@ def main(argv):
     except ImportError:
         print("pack_triton.py: error: triton is not installed\nhint: pip install triton", file=sys.stderr)
         return 3
-    description = load(arguments.kernel).describe(arguments.dtype)
+    try:
+        if arguments.template:
+            return write_template(arguments)
+        description = described(*arguments.source)
+    except Exception as error:  # a user's file may raise anything
+        print(f"pack_triton.py: error: {told(error)}", file=sys.stderr)
+        return 2
     set_values(parser, description, arguments.set)
     begin = time.monotonic()
     tasks, large = tasks_of(arguments, description)
@@ -285,15 +592,19 @@ def main(argv):
     if not binaries or len(prepared) < len(description["prepare"]):
         print("pack_triton.py: error: nothing that can be launched was compiled", file=sys.stderr)
         return 1
-    made_by = {"name": "pack_triton.py", "triton": triton.__version__, "kernel": arguments.kernel.name,
-               "sha256": hashlib.sha256(arguments.kernel.read_bytes()).hexdigest()}
-    manifest = manifest_of(description, folder, prepared, binaries, made_by)
+    kernel = pathlib.Path(description.get("file", arguments.kernel))
+    made_by = {"name": "pack_triton.py", "triton": triton.__version__, "kernel": kernel.name,
+               "sha256": hashlib.sha256(kernel.read_bytes()).hexdigest()}
+    manifest = manifest_of(description, folder, prepared, binaries, made_by, arguments.given)
     (arguments.output / "pack.json").write_text(text_of(manifest), encoding="utf-8")
-    every = len(combinations(description["knobs"]))
+    every = len(candidates_of(description))
     print(f"{arguments.output}: {len(manifest['candidates'])} of {every} candidates in {len(binaries)} "
           f"{'binary' if len(binaries) == 1 else 'binaries'}, compiled in {time.monotonic() - begin:.0f} s; {large} "
           f"{'needs' if large == 1 else 'need'} more shared memory than a block has.")
-    return tell_missing(other, manifest, binaries)
+    for step in description["prepare"]:
+        if not step.get("timed", True):
+            print(f"{name_of(step['function'])} runs once before all launches: it is not timed.")
+    return validated(arguments.output) or tell_missing(other, manifest, binaries)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Runs the launches that scripts/triton_moe.py describes in Triton's interpreter, on the cpu, and compares Y with numpy.
-usage: TRITON_INTERPRET=1 interpret_triton.py KNOB=VALUE,... M_SIZE,M_SIZE,...   Prints "right", or what differs."""
+"""Runs the launches that a description for scripts/pack_triton.py describes in Triton's interpreter, on the cpu, and compares Y with
+numpy. Prints "right", or what differs.
+usage: TRITON_INTERPRET=1 interpret_triton.py FUSION KNOB=VALUE,... M_SIZE,M_SIZE,... TOP_K [FILE.py DTYPE [SERVER KERNEL_FILE]]"""
 import importlib.util
 import pathlib
 import sys
@@ -8,54 +9,66 @@ import numpy
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def module(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-evaluate = module(ROOT / "src/runtime/moetune_kernels.py").evaluate
-triton_moe = module(ROOT / "scripts/triton_moe.py")
-
 N, K, UNWRITTEN = 48, 80, -1000.0
+TYPES = {"fp16": torch.float16, "fp8": torch.float8_e4m3fn, "bf16": torch.bfloat16}
+
+spec = importlib.util.spec_from_file_location("pack_triton", ROOT / "scripts/pack_triton.py")
+packer = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(packer)
 
 
-def launch(kernel, knobs, constants, sizes, pointers):
+def launch(kernel, constants, sizes, pointers):
     values = {}
     for name, (_, value, divisible) in kernel["arguments"].items():
-        values[name] = pointers[value["pointer"]] if "pointer" in value else evaluate(next(iter(value.values())), sizes)
+        values[name] = pointers[value["pointer"]] if "pointer" in value else packer.evaluate(next(iter(value.values())), sizes)
         if "pointer" not in value and divisible:
             assert values[name] % 16 == 0, name
-    constants = {**kernel["constants"], **constants}
-    kernel["function"][(evaluate(kernel["grid"], sizes),)](**values, **constants)
+    grid = kernel["grid"] if isinstance(kernel["grid"], list) else [kernel["grid"]]
+    kernel["function"][tuple(packer.evaluate(side, sizes) for side in grid)](**values, **{**kernel.get("constants", {}), **constants})
 
 
-def main(knobs, m_sizes):
-    described = triton_moe.describe("fp16")
-    rows, experts = sum(m_sizes), len(m_sizes)
-    sizes = {"n": N, "k": K, "experts": experts, "rows": rows, **knobs}
+def scales_of(shape, random):
+    return torch.tensor(2.0 ** random.integers(-1, 2, shape), dtype=torch.float32)
+
+
+def main(fusion, knobs, m_sizes, top_k, described):
+    rows, experts, dtype = sum(m_sizes), len(m_sizes), described["operands"][0]["dtype"]
+    blocks = "block" in described["computes"][0]["dtype"]
     random = numpy.random.default_rng(1)
-    x = torch.tensor(random.integers(-4, 5, (rows, K)), dtype=torch.float16)
-    w = torch.tensor(random.integers(-4, 5, (experts, N, K)), dtype=torch.float16)
-    y = torch.full((rows + 1, N), UNWRITTEN, dtype=torch.float16)  # the row behind the last is for nobody
-    pointers = {"x": x, "w": w, "y": y, "m_sizes": torch.tensor(m_sizes, dtype=torch.int32), "null": torch.zeros(1)}
+    slots = torch.tensor(random.permutation(rows) if "by_slot" in fusion else range(rows))  # of the rows in expert order
+    x_rows = rows // top_k if "permute_x" in fusion else rows
+    x = torch.tensor(random.integers(-4, 5, (x_rows, K)), dtype=torch.float32)
+    w = torch.tensor(random.integers(-4, 5, (experts, N, K)), dtype=torch.float32)
+    y = torch.full((rows + 1, N), UNWRITTEN, dtype=TYPES[described["operands"][2]["dtype"]])  # the row behind the last is for nobody
+    weights = torch.tensor(2.0 ** random.integers(-2, 1, rows), dtype=torch.float32)
+    x_scales, w_scales = (scales_of(shape, random) for shape in (((x_rows, 1), (experts, 1, 1)) if blocks else ((1, 1), (experts, 1, 1))))
+    first = numpy.concatenate([[0], numpy.cumsum(m_sizes)])
+    sizes = {"n": N, "k": K, "experts": experts, "rows": rows, "slots": rows, "tokens": rows // top_k, "top_k": top_k, "x_rows": x_rows,
+             "x_scale_row": 1, "w_scale_row": 1, "w_scale_expert": 1, **knobs}
+    pointers = {"x": x.to(TYPES[dtype]), "w": w.to(TYPES[dtype]), "y": y, "m_sizes": torch.tensor(m_sizes, dtype=torch.int32),
+                "first_rows": torch.tensor(first, dtype=torch.int32), "gather_indices": slots.to(torch.int32), "topk_weights": weights,
+                "x_scales": x_scales, "w_scales": w_scales, "null": torch.zeros(1)}
     for buffer in described["buffers"]:
-        pointers[buffer["name"]] = torch.full((evaluate(buffer["bytes"], sizes) // 4,), 1 << 30, dtype=torch.int32)
+        pointers[buffer["name"]] = torch.full((packer.evaluate(buffer["bytes"], sizes) // 4,), 1 << 30, dtype=torch.int32)
+    computation = next(each for each in described["computes"] if each["fusion"] == fusion and packer.applies(each, sizes))
     for step in described["prepare"]:
-        launch(step, knobs, {}, sizes, pointers)
-    launch(described["kernel"], knobs, {name: knobs[name] for name in described["constants"]}, sizes, pointers)
+        launch(step, {}, sizes, pointers)
+    launch(described["kernel"], packer.constants_of(described, knobs, computation), sizes, pointers)
     expected = torch.full_like(y, UNWRITTEN)
-    first = 0
-    for expert, m in enumerate(m_sizes):
-        expected[first:first + m] = (x[first:first + m].float() @ w[expert].float().t()).half()
-        first += m
+    scaled = dtype == "fp8"
+    for expert in range(experts):
+        for row in range(first[expert], first[expert + 1]):
+            at = int(slots[row])
+            source = at // top_k if "permute_x" in fusion else at
+            total = w[expert] @ x[source] * (x_scales[source if blocks else 0, 0] * w_scales[expert, 0, 0] if scaled else 1)
+            expected[at] = (total * (weights[at] if "topk_weights" in fusion else 1)).to(y.dtype)
     different = (y != expected).any(dim=1).nonzero().flatten().tolist()
     print(f"rows {different} differ" if different else "right")
 
 
 if __name__ == "__main__":
-    main({name: int(value) for name, value in (word.split("=") for word in sys.argv[1].split(","))},
-         [int(m) for m in sys.argv[2].split(",")])
+    fusion, knobs, m_sizes, top_k, *source = sys.argv[1:]
+    path, dtype, *server = source or [ROOT / "scripts/triton_moe.py", "fp16"]
+    options = {"server": server[0], "file": server[1], "top_k": int(top_k)} if server else {}
+    main(fusion, {name: int(value) for name, value in (word.split("=") for word in knobs.split(","))},
+         [int(m) for m in m_sizes.split(",")], int(top_k), packer.described(str(path), dtype, tuple(options.items())))

@@ -41,9 +41,86 @@ def pack(room, *arguments, code=0):
     ("BLOCK_SIZE_M=64,BLOCK_SIZE_N=32,BLOCK_SIZE_K=64,GROUP_SIZE_M=16", "1,1,1,1,1,1"),
 ])
 def test_the_launches_that_are_described_compute_every_row(room, knobs, m_sizes):
-    result = subprocess.run([PYTHON, "-B", SOURCE / "tests/cli/interpret_triton.py", knobs, m_sizes], capture_output=True, text=True,
+    interpret(room, "plain", knobs, m_sizes, 1)
+
+
+def interpret(room, *words):
+    result = subprocess.run([PYTHON, "-B", SOURCE / "tests/cli/interpret_triton.py", *map(str, words)], capture_output=True, text=True,
                             env={**room.env, "TRITON_INTERPRET": "1"})
     assert result.stdout == "right\n", result.stdout + result.stderr
+
+
+SERVED = {server: SOURCE / f"tests/cli/files/served_{server}.py" for server in ("vllm", "sglang")}  # with parameters as theirs
+
+
+@needs_triton
+@pytest.mark.parametrize("server", SERVED)
+@pytest.mark.parametrize("dtype, fusion, columns", [("fp16", "permute_x+by_slot", 32), ("fp8-tensor", "by_slot+topk_weights", 32),
+                                                   ("fp8-block", "by_slot+topk_weights", 64)])  # 64: operands are swapped
+@pytest.mark.parametrize("m_sizes", ["16,0,1,33", "1,0,0,0,0,0,0,1"])  # of the latter vLLM takes each slot for a block
+def test_kernels_of_servers_read_and_store_by_slot(room, server, dtype, fusion, columns, m_sizes):
+    knobs = f"BLOCK_SIZE_M=16,BLOCK_SIZE_N={columns},BLOCK_SIZE_K=64,GROUP_SIZE_M=1,num_warps=4,num_stages=3"
+    interpret(room, fusion, knobs, m_sizes, 2, SOURCE / "scripts/served_moe.py", dtype, server, SERVED[server])
+
+
+def served(room, server, *words, dtype="fp8-block", **more):
+    return pack(room, "-o", server, "--from", server, "--kernel-file", SERVED[server], "--dtype", dtype, "--jobs", "1", *SMALL, *words,
+                "--set", "GROUP_SIZE_M=1", **more)
+
+
+def plan(room, server, *words):
+    return json.loads(room.ok("tune", "--device", "arch:sm_90a", "--pack", server, "--variant", f"{server}_moe", "--model", "qwen3-30b-a3b",
+                              "--projection", "up,down", "--permute-x", "--by-slot", "--topk-weights", "--tokens", "16", "--dry-run",
+                              "--format", "json", "--strategy", "exhaustive", *words).stdout)["cells"]
+
+
+@needs_triton
+def test_a_pack_of_vllm_clamps_the_depth_to_a_block_of_scales(room):
+    out = served(room, "vllm", "--set", "BLOCK_SIZE_K=128,256", "--size", "tokens=16", "--size", "experts=128").stdout
+    assert out.startswith("vllm: 4 of 4 candidates in 4 binaries")  # two of up and two of down; each slot a block is of fewer tokens
+    assert out.endswith("align_slots runs once before all launches: it is not timed.\n")
+    room.ok("validate", "vllm")
+    cells = plan(room, "vllm", "--dtype", "fp8")
+    assert [(cell["legal"], cell["cell"]["by_slot"]) for cell in cells] == [(4, True), (4, True)]
+    assert "compiled for top_k 8" in room.error(2, "tune", "--device", "arch:sm_90a", "--pack", "vllm", "--variant", "vllm_moe", "--model",
+                                                "mixtral-8x7b", "--dtype", "fp8", "--permute-x", "--by-slot", "--tokens", "16", "--dry-run")
+
+
+@needs_triton
+def test_a_pack_of_sglang_refuses_a_depth_beyond_a_block_of_scales(room):
+    served(room, "sglang", "--set", "BLOCK_SIZE_K=128,256", "--size", "k=2048,768")
+    cell = plan(room, "sglang", "--dtype", "fp8")[0]
+    assert cell["legal"] == 2 and cell["pruned"] == {"BLOCK_SIZE_K must be at most 128: SGLang reads one scale a step": 2}
+    served(room, "sglang", dtype="bf16", code=2)  # the folder is there
+
+
+@needs_triton
+@pytest.mark.parametrize("change, sentence", [
+    (("SPLIT_K", "SPLIT_N"), "fused_moe_kernel has parameters that moetune does not know: SPLIT_N"),
+    (("def fused_moe_kernel(", "def fused("), "has no function fused_moe_kernel"),
+    (("def scaled(", "def scale("), "fused_moe_kernel uses 'scaled', which the file does not define"),
+    (("def ", "de "), "cannot be read as Python"),
+])
+def test_a_kernel_of_a_server_that_cannot_be_packed_is_told(room, change, sentence):
+    (room.path / "own.py").write_text(SERVED["vllm"].read_text().replace(*change))
+    assert sentence in pack(room, "-o", "pack", "--from", "vllm", "--kernel-file", "own.py", code=2).stderr
+    assert "is not installed" in pack(room, "-o", "pack", "--from", "vllm", code=2).stderr
+
+
+@needs_triton
+def test_a_template_of_an_autotuned_kernel_becomes_a_pack(room):
+    pack(room, "-o", "own.py", "--template", f"{SOURCE / 'tests/cli/files/autotuned.py'}:grouped")
+    for old, new, sentence in [
+            ('("i32", {"int32": "TODO"}, False),  # TODO', '("*i32", {"pointer": "first_rows"}, True),', "argument 'offsets': 'TODO' is not a"),
+            ('["TODO", "max(1, ceil_div(rows, 64))", "ceil_div(n, 64)"]',
+             '["experts", "max(1, ceil_div(rows, BLOCK_M))", "ceil_div(n, BLOCK_N)"]', "grid: 'TODO' is not a formula"),
+            ('"BLOCK_K": "TODO"', '"BLOCK_K": 32', "constant 'BLOCK_K': still TODO")]:
+        assert sentence in pack(room, "-o", "pack", "--kernel", "own.py", code=2).stderr
+        (room.path / "own.py").write_text((room.path / "own.py").read_text().replace(old, new))
+    interpret(room, "plain", "BLOCK_M=16,BLOCK_N=32,num_warps=4,num_stages=2", "16,0,1,33", 1, room.path / "own.py", "fp16")
+    assert pack(room, "-o", "pack", "--kernel", "own.py", "--jobs", "1").stdout.startswith("pack: 2 of 2 candidates in 2 binaries")
+    room.ok("validate", "pack")
+    room.ok("compile", "--arch", "sm_90a", "--pack", "pack", "--variant", "grouped", "--model", "qwen3-30b-a3b")
 
 
 @needs_triton
@@ -94,7 +171,7 @@ def packer(monkeypatch):
 
 
 def test_the_manifest_is_the_golden_text(room, packer):
-    description = packer.load(SOURCE / "scripts/triton_moe.py").describe("bf16")
+    description = packer.described(str(SOURCE / "scripts/triton_moe.py"), "bf16")
     parser, arguments = packer.parse(["-o", str(room.path / "pack"), *SMALL])
     packer.set_values(parser, description, arguments.set)
     folder = packer.Folder(room.path)
@@ -103,7 +180,7 @@ def test_the_manifest_is_the_golden_text(room, packer):
     align = {**binary, "entry": "align_rows", "shared_bytes": 0}
     tasks, _ = packer.tasks_of(arguments, description)
     results = [(place, key, arch, *((b"gemm", binary, {"registers": 90}) if place is None else (b"align", align, {"registers": 32})))
-               for _, _, place, key, _, _, arch in tasks]
+               for _, place, key, _, _, arch in tasks]
     prepared, binaries, failed, other = packer.collect(results, folder)
     assert not failed and not other and len(binaries) == 2 and len(folder.files) == 2  # equal cubins are one file
     made_by = {"name": "pack_triton.py", "triton": "3.6.0", "kernel": "triton_moe.py", "sha256": "0" * 64}
@@ -131,7 +208,7 @@ def test_candidates_that_an_architecture_lost_are_told(room):
 @pytest.mark.parametrize("step_differs", [False, True])
 def test_a_pack_for_two_architectures_holds_what_both_have(room, packer, monkeypatch, capsys, step_differs):
     def results(tasks, jobs):
-        for _, _, place, key, _, _, arch in tasks:
+        for _, place, key, _, _, arch in tasks:
             large = place is None and dict(key)["BLOCK_SIZE_M"] == 64
             more = arch == "sm_80" and (large or step_differs and place is not None)
             yield place, key, arch, f"{place} {key} {arch}".encode(), {
@@ -149,6 +226,34 @@ def test_a_pack_for_two_architectures_holds_what_both_have(room, packer, monkeyp
     assert {file.name for file in (room.path / "pack").iterdir()} == {"pack.json", *manifest["files"]}
     validate("pack", room.path / "pack/pack.json")
     room.ok("validate", "pack/pack.json")
+
+
+@pytest.mark.parametrize("change, sentence", [
+    (lambda d: d.pop("variant"), "describe(): 'variant' is missing: the name by which moetune knows the pack"),
+    (lambda d: d.update(knobs={}), "describe(): 'knobs' is a dict, not a list"),
+    (lambda d: d["knobs"][2].pop("default"), "describe(): knobs[2] has no 'default'"),
+    (lambda d: d.update(options=["warps"]), "describe(): warps of options and constants is no knob"),
+    (lambda d: d["kernel"].pop("grid"), "describe(): kernel has no 'grid'"),
+    (lambda d: d["kernel"].update(function=len), "describe(): kernel: 'function' is no Triton kernel"),
+    (lambda d: d["kernel"]["arguments"].pop("k"), "takes k, which neither arguments nor constants name"),
+    (lambda d: d["kernel"]["arguments"].update(more=("i32", {"int32": "n"}, True)), "describe(): kernel names more, which"),
+    (lambda d: d["kernel"]["arguments"].update(n=("i32", "n")), "argument 'n': expected (type, value, whether 16 divides it)"),
+    (lambda d: d["kernel"]["arguments"].update(n=("int", {"int32": "n"}, True)), "argument 'n': 'int' is not a type"),
+    (lambda d: d["kernel"]["arguments"].update(n=("i32", {"int64": "n"}, True)), "argument 'n': a value of i32 is {'int32': ...}"),
+    (lambda d: d["kernel"]["arguments"].update(n=("i32", {"int32": "cols"}, True)), "argument 'n': 'cols' is not a formula"),
+    (lambda d: d["prepare"][0]["arguments"].update(m_sizes=("*i32", {"pointer": "sizes"}, True)),
+     "describe(): prepare[0], argument 'm_sizes': 'sizes' is none of the operands and buffers"),
+])
+def test_a_field_that_is_missing_or_wrong_is_told(room, packer, monkeypatch, change, sentence):
+    module = packer.load(SOURCE / "scripts/triton_moe.py")
+    description = module.describe("bf16")
+    change(description)
+    monkeypatch.setattr(packer, "load", lambda path: types.SimpleNamespace(describe=lambda dtype: description))
+    packer.described.cache_clear()
+    with pytest.raises(packer.Wrong) as error:
+        packer.described("own.py", "bf16")
+    assert sentence in str(error.value)
+    assert packer.told(error.value) == str(error.value)
 
 
 def test_without_triton_it_says_so(room):

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "backend/backend.h"
+#include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/kernel.h"
 #include "backend/cuda/operands.h"
 #include "base/error.h"
@@ -148,6 +149,8 @@ class PackKernel : public Kernel {
   std::map<std::string, DeviceBuffer> buffers_;
 };
 
+}  // namespace
+
 CompileResult told_result(const Pack& pack, const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
   const PackBinary* binary = binary_of(pack, candidate.values, shape);
   const std::string* file = binary ? file_for(pack, binary->files, device.compute_capability) : nullptr;
@@ -159,8 +162,6 @@ CompileResult told_result(const Pack& pack, const Candidate& candidate, const Sh
           .spill_bytes = told.spill_bytes,
           .from_cache = true};
 }
-
-}  // namespace
 
 std::shared_ptr<const Kernel> make_pack_kernel(const Pack& pack, const Candidate& candidate, const Shape& shape,
                                                const Operands& operands, const DeviceInfo& device) {

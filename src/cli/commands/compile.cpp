@@ -16,11 +16,13 @@
 #include "cli/files/files.h"
 #include "cli/options/cells.h"
 #include "cli/options/contenders.h"
+#include "cli/options/device_options.h"
 #include "cli/options/search_options.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
 #include "record/fields.h"
 #include "variant/catalog.h"
+#include "variant/pack/pack.h"
 #include "variant/space/space.h"
 #ifdef MOETUNE_HAS_CUDA
 #include "backend/cuda/compile/compiler.h"
@@ -32,7 +34,7 @@ namespace {
 struct CompileOptions {
   CellOptions cells;
   SearchOptions search;
-  std::vector<std::string> candidates, archs;
+  std::vector<std::string> candidates, archs, packs;
   std::string kernels, threads, output, format;
   bool show_unit = false, no_cache = false, quiet = false, verbose = false;
 };
@@ -81,10 +83,13 @@ std::vector<ListedKernel> kernels_of(const CompileOptions& options, const std::v
     for (const Candidate& candidate : candidates_of(options, problem, cell, device, catalog, source)) {
       const Variant& variant = *candidate.variant;
       ListedKernel kernel{.target = arch(device), .cell = cell, .candidate = candidate};
-      kernel.unit = variant.unit(candidate, cell.shape);
+      const PackBinary* binary = variant.pack ? binary_of(*variant.pack, candidate.values, cell.shape) : nullptr;
+      kernel.unit = binary ? fmt::format("// {} of the pack {}", binary->entry, text(candidate))
+                           : variant.unit(candidate, cell.shape);
       if (!seen.insert(kernel.unit).second) continue;
       kernel.name = short_text(candidate, &fallback, problem, device);
-      kernel.plan = variant.plan(candidate, cell.shape);
+      kernel.plan = binary ? LaunchPlan{.threads = binary->threads, .shared_bytes = binary->shared_bytes}
+                           : variant.plan(candidate, cell.shape);
       kernels.push_back(std::move(kernel));
     }
   }
@@ -105,21 +110,28 @@ int threads_of(const CompileOptions& options) {
 
 #ifdef MOETUNE_HAS_CUDA
 void compile_all(const CompileOptions& options, const std::string& target, std::vector<ListedKernel>& kernels) {
-  const std::vector<CompiledUnit> compiled =
-      compile_units(mapped(kernels, &ListedKernel::unit), {.arch = target,
-                                                           .sources = kernel_sources(options.kernels),
-                                                           .cache = !options.no_cache,
-                                                           .threads = threads_of(options)});
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    kernels[i].result = compiled[i].result;
+  std::vector<ListedKernel*> own;
+  for (ListedKernel& kernel : kernels)
+    if (const Pack* pack = kernel.candidate.variant->pack.get())
+      kernel.result = told_result(*pack, kernel.candidate, kernel.cell.shape, device_of_arch(target));
+    else
+      own.push_back(&kernel);
+  const std::vector<CompiledUnit> compiled = compile_units(
+      mapped(own, [](const ListedKernel* kernel) { return kernel->unit; }), {.arch = target,
+                                                                             .sources = kernel_sources(options.kernels),
+                                                                             .cache = !options.no_cache,
+                                                                             .threads = threads_of(options)});
+  for (size_t i = 0; i < own.size(); ++i) {
+    ListedKernel& kernel = *own[i];
+    kernel.result = compiled[i].result;
     if (options.output.empty()) continue;
     const std::filesystem::path stem =
         std::filesystem::path(options.output) / target /
-        fmt::format("{}-{}", kernels[i].candidate.variant->name, Hash().add(kernels[i].unit).hex().substr(0, 12));
-    write_atomic(stem.string() + ".cu", kernels[i].unit);
+        fmt::format("{}-{}", kernel.candidate.variant->name, Hash().add(kernel.unit).hex().substr(0, 12));
+    write_atomic(stem.string() + ".cu", kernel.unit);
     if (compiled[i].cubin.empty()) continue;
-    kernels[i].file = stem.string() + ".cubin";
-    write_atomic(kernels[i].file, compiled[i].cubin);
+    kernel.file = stem.string() + ".cubin";
+    write_atomic(kernel.file, compiled[i].cubin);
   }
 }
 #else
@@ -214,7 +226,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
   if (!options.show_unit) require_compilable(options, cells, targets);
-  const Catalog catalog;
+  const Catalog catalog(options.packs);
   std::vector<ListedKernel> all;
   for (const std::string& target : targets) {
     std::vector<ListedKernel> kernels = kernels_of(options, cells, device_of_arch(target), catalog);
@@ -247,6 +259,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
 void declare_compile(OptionSet& set, CompileOptions& options) {
   declare(set, options.cells);
   declare(set, options.search);
+  declare_packs(set, options.packs);
   set.group("Candidates");
   set.list("--candidate", options.candidates, "TEXT",
            "A candidate, such as \"mma block_m=128\"; other knobs have the default's values");
