@@ -7,12 +7,8 @@ how scripts/pack_triton.py makes a pack of it.
     num_tokens_post_padded [1]    how many sorted_token_ids there are
     a [.., k]: row id // top_k    b [experts, n, k]    c [num_valid_tokens, n]: row id
 
-vLLM reads and stores rows by slot: id = token * top_k + slot. It gathers X for up (top_k that of the layer) and reads
-what up stored for down (top_k 1), and stores by slot both times. moetune has no fusion that reads and stores by the
-same ids: permute_x stores in expert order, permute_y reads in it. So the pack computes `plain`: its ids are the rows in
-expert order, top_k is 1, and each row of X is read from, and each row of Y stored to, a row of its own. The kernel, its
-tiles and the steps around it are the same. Rows of X that several experts read are copies here, which for up costs more
-memory traffic than vLLM's call has. Tune the down projection where the traffic must be equal.
+The pack computes `plain`: its ids are the rows in expert order, top_k is 1, and each row of X is read from, and each row
+of Y stored to, a row of its own. vLLM reads and stores rows by slot: pack_triton.py --from vllm packs its own kernel so.
 """
 import triton
 import triton.language as tl

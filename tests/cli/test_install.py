@@ -33,7 +33,7 @@ def test_every_file_has_its_place(installed):
     if (BUILD / "libmoetune.so").exists():  # built with the CUDA toolkit
         wanted |= {"lib/libmoetune.so", "include/moetune.h", "lib/cmake/moetune/moetuneConfig.cmake"}
     wanted |= {f"share/moetune/scripts/{name}" for name in
-               ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "gate", "slurm", "slurm_trial", "ci/cpu.yml",
+               ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "served_moe.py", "gate", "slurm", "slurm_trial", "ci/cpu.yml",
                 "ci/gpu.yml")}
     for folder in ("schema", "tuned", "models", "spaces", "suites", "cost"):
         wanted |= {f"share/moetune/{folder}/{path.name}" for path in (SOURCE / "configs" / folder).iterdir()}
