@@ -17,8 +17,9 @@ import triton.language as tl
 
 MOST_EXPERTS = 1024  # one block sums the row counts of all experts
 FILES = {"vllm": ["vllm/model_executor/layers/fused_moe/fused_moe.py"],
-         "sglang": ["sglang/kernels/ops/moe/fused_moe_triton_kernels.py",
-                    "sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_kernels.py"]}
+         "sglang": ["sglang/kernels/ops/moe/fused_moe_triton_kernels.py",  # newer places first
+                    "sglang/srt/layers/moe/moe_runner/triton_utils/fused_moe_triton_kernels.py",
+                    *(f"sglang/srt/layers/moe/fused_moe_triton/{name}.py" for name in ("fused_moe_triton_kernels", "fused_moe"))]}
 NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
 KERNEL = "fused_moe_kernel"
 
@@ -131,7 +132,7 @@ def parameters_of(element, result, scales, blocks):
     zero = {name: 0 for name in ("stride_bbe", "stride_bbn", "stride_bias_e", "stride_bias_n")}
     off = {name: False for name in (
         "use_int8_w8a8", "use_int8_w8a16", "HAS_BIAS", "USE_TD", "c_sorted", "FUSE_ADD_TO_OUTPUT", "MASK_OUTPUT",
-        "FUSE_SUM_ALL_REDUCE", "FUSE_SWIGLU", "USE_GDC", "GDC_EARLY")}
+        "FUSE_SUM_ALL_REDUCE", "FUSE_SWIGLU", "USE_GDC", "GDC_EARLY", "LORA_PRESERVE_BASE")}
     return {
         "a_ptr": (f"*{element}", pointer("x"), True), "b_ptr": (f"*{element}", pointer("w"), True),
         "c_ptr": (f"*{result}", pointer("y"), True), "a_scale_ptr": x_scales, "b_scale_ptr": w_scales,
@@ -146,6 +147,7 @@ def parameters_of(element, result, scales, blocks):
         "stride_bse": stride["w_scale_expert"] if block or scales == "channel" else 1, "stride_bsk": 1,
         "stride_bsn": stride["w_scale_row"] if block else 1,
         "group_n": 128 if block else 0, "group_k": 128 if block else 0, "SPLIT_K": 1, "ROUTER_TOPK": 1,
+        "filter_expert": True,
         "compute_type": {"bf16": tl.bfloat16, "fp16": tl.float16}[result], "use_fp8_w8a8": bool(scales),
         "per_channel_quant": scales == "channel", **none, **zero, **off,
     }

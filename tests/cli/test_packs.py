@@ -42,6 +42,10 @@ def test_a_dry_run_counts_its_candidates_and_tells_what_is_illegal(room):
         cell, = plan["cells"]
         assert (cell["total"], cell["legal"]) == (6, 5)
         assert cell["pruned"] == {"the pack has no kernel that was compiled for these knobs": 1}
+    launches = json.loads((room.path / pack / "pack.json").read_text())["launches"]
+    launches[1]["timed"] = False
+    untimed = room.ok("tune", *ARCH, "--pack", made_pack(room, launches=launches), "--variant", "toy", "--dry-run").stderr
+    assert "toy runs put_in_order once before all launches: it is not timed" in untimed
     error = room.error(2, "tune", *ARCH, "--pack", pack, "--variant", "toy", "--dry-run", "--op", "dx")
     assert "toy computes fwd bf16 plain, and this is dx bf16 plain" in error
     error = room.error(2, "tune", "--device", "arch:sm_90a", *LAYER[:-1], "68", "--tokens", "8", "--pack", pack, "--variant", "toy",

@@ -185,6 +185,7 @@ void report(const std::vector<BenchResult>& results, const std::string& cells, c
 Exit run_bench(BenchOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
   const Catalog catalog(options.device.packs);
+  note_packs(catalog, invocation.terminal);
   parse_format(options.format, kFormats);
   const Regime regime = parse_regime(options.regime);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));

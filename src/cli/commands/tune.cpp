@@ -411,6 +411,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   options.catalog = Catalog(options.device.packs);
   for (const std::string& text : format_notes(options.cells)) note(invocation.terminal, text);
+  note_packs(options.catalog, invocation.terminal);
   TuneRequest request = request_of(options, invocation);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "cli/text/output.h"
 #include "record/table/mergeable.h"
+#include "variant/pack/pack.h"
 
 namespace moetune {
 
@@ -109,6 +110,16 @@ std::vector<std::string> device_arguments(const DeviceOptions& options) {
 void declare_packs(OptionSet& set, std::vector<std::string>& packs) {
   set.list("--pack", packs, "DIR",
            "Add the kernels in this folder, which holds a pack.json; they are tuned like any variant");
+}
+
+void note_packs(const Catalog& catalog, const Terminal& terminal) {
+  for (const VariantPtr& variant : catalog.variants())
+    if (variant->pack)
+      each(JsonAt(variant->pack->launches, "launches"), [&](const JsonAt& launch) {
+        if (!is_timed(launch))
+          note(terminal, fmt::format("{} runs {} once before all launches: it is not timed", variant->name,
+                                     launch["entry"].string()));
+      });
 }
 
 void declare_regime(OptionSet& set, std::string& value, const std::string& help) {

@@ -10,6 +10,8 @@
 #include "base/system/lock.h"
 #include "cli/commands/command.h"
 #include "cli/options/options.h"
+#include "cli/text/console.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 
@@ -27,6 +29,9 @@ std::vector<std::string> device_arguments(const DeviceOptions& options);
 
 /// --pack DIR, as often as wanted; part of declare(OptionSet&, DeviceOptions&).
 void declare_packs(OptionSet& set, std::vector<std::string>& packs);
+
+/// Says which steps of packs run once, outside of the times.
+void note_packs(const Catalog& catalog, const Terminal& terminal);
 
 /// --regime, whose default is what `value` holds.
 void declare_regime(OptionSet& set, std::string& value, const std::string& help);
