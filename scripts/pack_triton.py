@@ -15,7 +15,7 @@ FILE.py of --kernel has a function describe(dtype), as scripts/triton_moe.py has
 steps, knobs, rules, operands and buffers. --template writes one to fill in. The configurations of @triton.autotune are
 the candidates where describe names no knobs. Candidates that differ only in values of launches share a cubin. Those
 that do not compile are left out of the pack and reported. Needs triton; configs/schema/pack.json describes what it
-writes, and where a moetune is found (MOETUNE_BINARY, PATH), it validates the pack.
+writes, and where a moetune is found (MOETUNE_BINARY, PATH, build/release), it validates the pack.
 
 Make a pack for each architecture. One for several (--arch sm_90a,sm_80) holds the threads, shared memory and trailing
 arguments of a kernel once, and Triton often builds it in another way for each: such a kernel is there for the first of
@@ -310,9 +310,12 @@ def write_template(arguments):
 
 
 def validated(folder):
-    """The exit code of moetune validate, where there is a moetune."""
-    binary = os.environ.get("MOETUNE_BINARY") or shutil.which("moetune")
+    """The exit code of moetune validate, where there is a moetune: named, in the PATH, built or installed beside this."""
+    here = pathlib.Path(__file__).resolve().parents
+    near = [here[1] / "build/release/moetune", here[1] / "build/dev/moetune", *(place / "bin/moetune" for place in here[3:4])]
+    binary = os.environ.get("MOETUNE_BINARY") or shutil.which("moetune") or next((path for path in near if path.exists()), None)
     if not binary:
+        print(f"there is no moetune here: see what 'moetune validate {folder}' says of it", file=sys.stderr)
         return 0
     result = subprocess.run([binary, "validate", folder], capture_output=True, text=True)
     if result.returncode:

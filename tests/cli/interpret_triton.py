@@ -33,7 +33,7 @@ def scales_of(shape, random):
 
 def main(fusion, knobs, m_sizes, top_k, described):
     rows, experts, dtype = sum(m_sizes), len(m_sizes), described["operands"][0]["dtype"]
-    blocks = "block" in described["computes"][0]["dtype"]
+    scales = [*described["computes"][0]["dtype"].split("-"), ""][1]
     random = numpy.random.default_rng(1)
     slots = torch.tensor(random.permutation(rows) if "by_slot" in fusion else range(rows))  # of the rows in expert order
     x_rows = rows // top_k if "permute_x" in fusion else rows
@@ -41,10 +41,11 @@ def main(fusion, knobs, m_sizes, top_k, described):
     w = torch.tensor(random.integers(-4, 5, (experts, N, K)), dtype=torch.float32)
     y = torch.full((rows + 1, N), UNWRITTEN, dtype=TYPES[described["operands"][2]["dtype"]])  # the row behind the last is for nobody
     weights = torch.tensor(2.0 ** random.integers(-2, 1, rows), dtype=torch.float32)
-    x_scales, w_scales = (scales_of(shape, random) for shape in (((x_rows, 1), (experts, 1, 1)) if blocks else ((1, 1), (experts, 1, 1))))
+    x_scales = scales_of(1 if scales == "tensor" else x_rows, random)
+    w_scales = scales_of((experts, N if scales == "channel" else 1), random)
     first = numpy.concatenate([[0], numpy.cumsum(m_sizes)])
     sizes = {"n": N, "k": K, "experts": experts, "rows": rows, "slots": rows, "tokens": rows // top_k, "top_k": top_k, "x_rows": x_rows,
-             "x_scale_row": 1, "w_scale_row": 1, "w_scale_expert": 1, **knobs}
+             "x_scale_row": 1, "w_scale_row": 1, "w_scale_expert": w_scales.shape[1], **knobs}
     pointers = {"x": x.to(TYPES[dtype]), "w": w.to(TYPES[dtype]), "y": y, "m_sizes": torch.tensor(m_sizes, dtype=torch.int32),
                 "first_rows": torch.tensor(first, dtype=torch.int32), "gather_indices": slots.to(torch.int32), "topk_weights": weights,
                 "x_scales": x_scales, "w_scales": w_scales, "null": torch.zeros(1)}
@@ -55,12 +56,11 @@ def main(fusion, knobs, m_sizes, top_k, described):
         launch(step, {}, sizes, pointers)
     launch(described["kernel"], packer.constants_of(described, knobs, computation), sizes, pointers)
     expected = torch.full_like(y, UNWRITTEN)
-    scaled = dtype == "fp8"
     for expert in range(experts):
         for row in range(first[expert], first[expert + 1]):
             at = int(slots[row])
             source = at // top_k if "permute_x" in fusion else at
-            total = w[expert] @ x[source] * (x_scales[source if blocks else 0, 0] * w_scales[expert, 0, 0] if scaled else 1)
+            total = w[expert] @ x[source] * (x_scales[source % len(x_scales)] * w_scales[expert] if scales else 1)
             expected[at] = (total * (weights[at] if "topk_weights" in fusion else 1)).to(y.dtype)
     different = (y != expected).any(dim=1).nonzero().flatten().tolist()
     print(f"rows {different} differ" if different else "right")

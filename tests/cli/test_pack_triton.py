@@ -54,10 +54,13 @@ SERVED = {server: SOURCE / f"tests/cli/files/served_{server}.py" for server in (
 
 
 @needs_triton
-@pytest.mark.parametrize("server", SERVED)
-@pytest.mark.parametrize("dtype, fusion, columns", [("fp16", "permute_x+by_slot", 32), ("fp8-tensor", "by_slot+topk_weights", 32),
-                                                   ("fp8-block", "by_slot+topk_weights", 64)])  # 64: operands are swapped
-@pytest.mark.parametrize("m_sizes", ["16,0,1,33", "1,0,0,0,0,0,0,1"])  # of the latter vLLM takes each slot for a block
+@pytest.mark.parametrize("server, dtype, fusion, columns, m_sizes", [
+    ("vllm", "fp16", "permute_x+by_slot", 32, "16,0,1,33"),
+    ("vllm", "fp8-block", "by_slot+topk_weights", 64, "16,0,1,33"),  # operands are swapped
+    ("vllm", "fp8-tensor", "permute_x+by_slot", 32, "1,0,0,0,0,0,0,1"),  # each slot is a block
+    ("sglang", "fp16", "by_slot+topk_weights", 32, "16,0,1,33"),
+    ("sglang", "fp8-channel", "permute_x+by_slot", 64, "16,0,1,33"),
+])
 def test_kernels_of_servers_read_and_store_by_slot(room, server, dtype, fusion, columns, m_sizes):
     knobs = f"BLOCK_SIZE_M=16,BLOCK_SIZE_N={columns},BLOCK_SIZE_K=64,GROUP_SIZE_M=1,num_warps=4,num_stages=3"
     interpret(room, fusion, knobs, m_sizes, 2, SOURCE / "scripts/served_moe.py", dtype, server, SERVED[server])
