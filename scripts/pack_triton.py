@@ -13,9 +13,11 @@
 
 FILE.py of --kernel has a function describe(dtype), as scripts/triton_moe.py has: kernels, their arguments, preparing
 steps, knobs, rules, operands and buffers. --template writes one to fill in. The configurations of @triton.autotune are
-the candidates where describe names no knobs. Candidates that differ only in values of launches share a cubin. Those
-that do not compile are left out of the pack and reported. Needs triton; configs/schema/pack.json describes what it
-writes, and where a moetune is found (MOETUNE_BINARY, PATH, build/release), it validates the pack.
+the candidates where describe names no knobs. An entry of computes may have `constants`, a function from knobs to more
+constants (None where it has no kernel), and a step of prepare `timed`: False. Candidates that differ only in values of
+launches share a cubin. Those that do not compile are left out of the pack and reported. Needs triton;
+configs/schema/pack.json describes what it writes, and where a moetune is found (MOETUNE_BINARY, PATH, build/release), it
+validates the pack.
 
 Make a pack for each architecture. One for several (--arch sm_90a,sm_80) holds the threads, shared memory and trailing
 arguments of a kernel once, and Triton often builds it in another way for each: such a kernel is there for the first of
@@ -127,6 +129,8 @@ def told(error):
     """An error in a sentence: of a user's file with the line that raised it."""
     if isinstance(error, ValueError) and type(error).__name__ == "Wrong":
         return str(error)
+    if isinstance(error, FileNotFoundError):
+        return f"{error.filename} is not there"
     trace = error.__traceback__
     while trace and trace.tb_next:
         trace = trace.tb_next
