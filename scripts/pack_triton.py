@@ -549,7 +549,9 @@ def parse(argv):
         arguments.given[name] = [int(value) for value in values.split(",")]
     if arguments.server:
         arguments.given.setdefault("top_k", [arguments.top_k or 8])
-        options = {"server": arguments.server, "top_k": arguments.top_k or 8, "timed": arguments.time_steps,
+        if len(arguments.arch) > 1:
+            parser.error("--from takes one --arch: constants of the kernels depend on it")
+        options = {"server": arguments.server, "top_k": arguments.top_k or 8, "timed": arguments.time_steps, "arch": arguments.arch[0],
                    **({"file": str(arguments.kernel_file.resolve())} if arguments.kernel_file else {})}
         arguments.kernel = here / "served_moe.py"
     else:

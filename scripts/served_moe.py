@@ -153,7 +153,7 @@ def parameters_of(element, result, scales, blocks):
     }
 
 
-def describe(dtype, server, file=None, top_k=8, timed=False):
+def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a"):
     """As describe of triton_moe.py. `dtype`: bf16, fp16, fp8-block, fp8-channel or fp8-tensor."""
     path = pathlib.Path(file) if file else installed(server)
     function = function_of(path)
@@ -178,9 +178,13 @@ def describe(dtype, server, file=None, top_k=8, timed=False):
     def constants(knobs):
         """vLLM never steps over a block of scales; SGLang would, see the rules."""
         depth = min(knobs["BLOCK_SIZE_K"], 128) if block and vllm else knobs["BLOCK_SIZE_K"]
-        swap = bool(scales) and knobs["BLOCK_SIZE_M"] < 64 and knobs["BLOCK_SIZE_N"] >= 64  # on sm_90
+        swap = bool(scales) and arch == "sm_90a" and knobs["BLOCK_SIZE_M"] < 64 and knobs["BLOCK_SIZE_N"] >= 64
         return compiled(**{name: knobs[name] for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "GROUP_SIZE_M")}, BLOCK_SIZE_K=depth,
                         SWAP_AB=swap, swap_ab=swap)
+
+    def too_tall(more, knobs):
+        """Each slot a block has one row: the tallest blocks are not worth a kernel then."""
+        return more.get("naive_block_assignment") and knobs["BLOCK_SIZE_M"] > 64
 
     # A case of each GEMM: does vLLM take each slot for a block, does BLOCK_SIZE_K divide k?
     few = "max(experts + 1 - 4 * slots, 0) * max(rows + 1 - slots, 0)"
@@ -195,7 +199,7 @@ def describe(dtype, server, file=None, top_k=8, timed=False):
         for own, when in cases:
             more = compiled(MUL_ROUTED_WEIGHT=not up, top_k=top_k if up else 1, **own)
             computes.append({"op": "fwd", "dtype": word, "fusion": fusion, "weighting": weighting, **({"when": when} if when else {}),
-                             "constants": lambda knobs, more=more: more})
+                             "constants": lambda knobs, more=more: None if too_tall(more, knobs) else more})
     rules = [{"zero": "n % 16", "reason": "n must be a multiple of 16"}, {"zero": "k % 16", "reason": "k must be a multiple of 16"},
              {"zero": f"max(experts - {MOST_EXPERTS}, 0)", "reason": f"{MOST_EXPERTS} experts are the most"},
              {"zero": f"top_k - {top_k}", "reason": f"the kernels were compiled for top_k {top_k}"}]
