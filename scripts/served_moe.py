@@ -178,7 +178,7 @@ def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a"):
     def constants(knobs):
         """vLLM never steps over a block of scales; SGLang would, see the rules."""
         depth = min(knobs["BLOCK_SIZE_K"], 128) if block and vllm else knobs["BLOCK_SIZE_K"]
-        swap = bool(scales) and arch == "sm_90a" and knobs["BLOCK_SIZE_M"] < 64 and knobs["BLOCK_SIZE_N"] >= 64
+        swap = bool(scales) and arch.startswith("sm_90") and knobs["BLOCK_SIZE_M"] < 64 and knobs["BLOCK_SIZE_N"] >= 64
         return compiled(**{name: knobs[name] for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "GROUP_SIZE_M")}, BLOCK_SIZE_K=depth,
                         SWAP_AB=swap, swap_ab=swap)
 
