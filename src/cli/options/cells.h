@@ -70,8 +70,8 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title = "C
 /// dropped. A trace that names no layer becomes one cell per recorded layer, and without --tokens has its recorded
 /// count. Without --dtype, cells have the format of the model's checkpoint, and bf16 for gradients. With both
 /// projections, permute_x and sum_slots go to up, permute_y, topk_weights and weight_gradient to down; with several
-/// ops, by_slot goes to fwd, accumulate and fp32_dw go to dw, sum_slots and weight_gradient to dx. Of a suite, the products of its parts one
-/// after another; --seed is for those that name none. Exit::request errors name the option.
+/// ops, by_slot goes to fwd, accumulate and fp32_dw go to dw, sum_slots and weight_gradient to dx. Of a suite, the
+/// products of its parts one after another; --seed is for those that name none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 
 /// Sentences on models whose checkpoints have another format than the one that --dtype names.
