@@ -33,6 +33,7 @@ void add_cell(Fields& fields, const Cell& cell) {
   add("k", layer.k);
   add("tp", layer.tp);
   add("ep", layer.ep);
+  add("zero_experts", layer.zero_experts);
   for (const FusionPart& part : kFusionParts) add(part.name, boolean_field(cell.shape.fusion.*part.on));
   add("tokens", cell.tokens);
   add("routing", text(cell.routing));

@@ -37,7 +37,7 @@ std::string lower(std::string text) {
 std::string name_of_config(const fs::path& path) {
   std::error_code ignored;
   const fs::path whole = fs::absolute(path, ignored).lexically_normal();
-  if (whole.stem() != "config") return lower(whole.stem().string());
+  if (whole.stem() != "config" && whole.stem() != "params") return lower(whole.stem().string());
   for (const fs::path& part : whole)
     if (const std::string word = part.string(); word.starts_with("models--"))
       return lower(word.substr(word.rfind("--") + 2));
@@ -52,18 +52,23 @@ const Model* find_preset(const std::string& wanted) {
   return nullptr;
 }
 
-Model read_config(const fs::path& path) {
+void take_sizes(Model& model, const Model& given) {
+  for (int64_t Model::*const size : {&Model::experts, &Model::top_k, &Model::hidden, &Model::intermediate})
+    if (given.*size > 0) model.*size = given.*size;
+}
+
+std::vector<Model> read_config(const fs::path& path, const Model& given) {
   const Json json = read_json(path, Dialect::python);
   const JsonAt root(json, path.string());
-  if (json.contains("schema")) return model_from_json(root);
-  Model model = model_from_hf_config(root, name_of_config(path));
+  if (json.contains("schema")) return {model_from_json(root)};
+  std::vector<Model> models = models_from_hf_config(root, name_of_config(path), given);
   const fs::path beside = path.parent_path() / "hf_quant_config.json";  // of ModelOpt
   std::error_code ignored;
-  if (!model.fp8_scales && model.other_format.empty() && fs::exists(beside, ignored)) {
+  if (!models[0].fp8_scales && models[0].other_format.empty() && fs::exists(beside, ignored)) {
     const Json format = read_json(beside, Dialect::python);
-    read_format(JsonAt(format, beside.string())["quantization"], model);
+    for (Model& model : models) read_format(JsonAt(format, beside.string())["quantization"], model);
   }
-  return model;
+  return models;
 }
 
 }  // namespace
@@ -87,14 +92,20 @@ const std::vector<Model>& model_presets() {
   return models;
 }
 
-Model find_model(const std::string& name) {
+Model find_model(const std::string& name) { return find_models(name).front(); }
+
+std::vector<Model> find_models(const std::string& name, const Model& given) {
   const std::string wanted = lower(name);
-  if (const Model* preset = find_preset(wanted)) return *preset;
   const fs::path file = model_file(name);
   std::error_code ignored;
   if (file.filename() == "config.json" && fs::is_directory(name, ignored) && !fs::exists(file, ignored))
     throw request_error(fmt::format("{}: the folder has no config.json", name));
-  if (!file.empty()) return read_config(file);
+  const Model* preset = find_preset(wanted);
+  if (preset || !file.empty()) {
+    std::vector<Model> models = preset ? std::vector<Model>{*preset} : read_config(file, given);
+    for (Model& model : models) take_sizes(model, given);
+    return models;
+  }
   std::vector<std::string> words;
   for (const Model& model : model_presets()) {
     words.push_back(model.name);
@@ -128,7 +139,9 @@ Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t
           .dtype = dtype,
           .tp = tp,
           .ep = ep,
-          .scales = dtype == Dtype::fp8 ? ScaleKind::block : ScaleKind::none};
+          .scales = dtype == Dtype::fp8 ? ScaleKind::block : ScaleKind::none,
+          .zero_experts = model.zero_experts,
+          .gate = {model.gated}};
 }
 
 }  // namespace moetune

@@ -21,9 +21,11 @@ struct Model {
   int64_t hidden = 0;        // width of an expert's input
   int64_t intermediate = 0;  // width of an expert, unsharded
   bool gated = true;         // up has n = 2 * intermediate
+  int64_t zero_experts = 0;  // beside the experts: a router picks them too, and they compute nothing
   // How a checkpoint stores the experts: in fp8 with these scales, or in a format that is not covered, in words.
   std::optional<ScaleKind> fp8_scales = {};
   std::string other_format = {};
+  std::vector<std::string> notes = {};  // sentences on what a config.json left open and how it was read
   bool operator==(const Model&) const = default;
 };
 
@@ -34,17 +36,25 @@ Model model_from_json(const JsonAt& json);
 const std::vector<Model>& model_presets();
 
 /// A preset by name or alias, or the model of a config.json or a file of moetune.model/1 where `name` ends in .json or
-/// names a file or a folder that contains a config.json. Errors name the nearest preset.
+/// names a file or a folder that contains a config.json. A model whose expert layers differ is one for each kind of
+/// them. Sizes of `given` that aren't 0 stand in place of the model's. Errors name the nearest preset.
+std::vector<Model> find_models(const std::string& name, const Model& given = {});
+/// The first of them.
 Model find_model(const std::string& name);
 
 /// The file that find_model reads for this name, whether it is there or not; empty for a preset and for any other word.
 std::filesystem::path model_file(const std::string& name);
 
+/// Whether it looks like such a file: it names its type or has a field for the number of experts.
+bool is_hf_config(const JsonAt& json);
+
 /// Sets the format of the experts from a quantization_config, or from the "quantization" of a hf_quant_config.json.
 void read_format(const JsonAt& quantisation, Model& model);
 
-/// From a Hugging Face config.json. Errors say which field is missing and which names were tried.
-Model model_from_hf_config(const JsonAt& config, const std::string& name);
+/// From a Hugging Face config.json, a params.json of Mistral, DeepSeek's inference config or Megatron's arguments: one
+/// for each kind of expert layers, of which the first is called `name`, the others NAME.kind2 and so on. What `given`
+/// has is not read. Errors say which field is missing or unclear and which names were tried.
+std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string& name, const Model& given = {});
 
 /// One projection of a model on one of tp * ep ranks. Errors: tp does not divide intermediate, ep not experts.
 Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t tp, int64_t ep);

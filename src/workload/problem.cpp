@@ -51,8 +51,9 @@ std::vector<size_t> by_work(const std::vector<Cell>& cells) {
 Problem make_problem(const Cell& cell) {
   require_valid(cell.shape);
   const Layer& layer = cell.shape.layer;
-  return {cell.shape, generate_routing(cell.routing, cell.tokens, layer.experts, layer.top_k, layer.ep, cell.seed),
-          cell.seed};
+  const Routing whole =
+      generate_routing(cell.routing, cell.tokens, layer.experts + layer.zero_experts, layer.top_k, 1, cell.seed);
+  return {cell.shape, first_experts(whole, layer.local_experts()), cell.seed};
 }
 
 Json to_json(const Problem& problem) {
@@ -67,9 +68,6 @@ Problem problem_from_json(const JsonAt& json) {
     json.fail(fmt::format("the routing has top_k {}, the layer {}", routing.top_k, layer.top_k));
   if (static_cast<int64_t>(routing.m_sizes.size()) != layer.local_experts())
     json.fail(fmt::format("m_sizes has {} experts, the layer {}", routing.m_sizes.size(), layer.local_experts()));
-  if (layer.ep == 1 && routing.rows() != routing.tokens * routing.top_k)
-    json.fail(fmt::format("m_sizes sum to {}, but {} tokens with top_k {} make {}", routing.rows(), routing.tokens,
-                          routing.top_k, routing.tokens * routing.top_k));
   return problem;
 }
 
@@ -99,6 +97,7 @@ std::string id(const Cell& cell) {
   if (cell.shape.fusion != Fusion{}) id += "/" + text(cell.shape.fusion);
   add("tp", layer.tp, 1);
   add("ep", layer.ep, 1);
+  add("zero", layer.zero_experts, usual.zero_experts);
   if (cell.seed != 0) id += fmt::format("/seed{}", cell.seed);
   return id;
 }

@@ -65,6 +65,7 @@ void require_valid(const Shape& shape) {
   require_size("k", layer.k, kMaxSide);
   require_size("tp", layer.tp, kMaxSide);
   require_size("ep", layer.ep, kMaxExperts);
+  require_size("experts with zero_experts", layer.experts + layer.zero_experts, kMaxExperts);
   if (layer.top_k > layer.experts)
     throw request_error(fmt::format("top_k {} is more than the {} experts", layer.top_k, layer.experts),
                         "a token picks no expert twice");
@@ -115,6 +116,7 @@ std::string title(const Shape& shape) {
   const Layer& layer = shape.layer;
   std::string result = fmt::format("{} {}, {} {}: {} experts, top {}, n {}, k {}", layer.model, name(layer.projection),
                                    name(shape.op), format_word(layer), layer.experts, layer.top_k, layer.n, layer.k);
+  if (layer.zero_experts > 0) result += fmt::format(", {} zero experts", layer.zero_experts);
   if (layer.tp > 1) result += fmt::format(", tp {}", layer.tp);
   if (layer.ep > 1) result += fmt::format(", ep {}", layer.ep);
   if (shape.fusion != Fusion{}) result += ", " + text(shape.fusion);
@@ -128,6 +130,8 @@ Json to_json(const Shape& shape) {
                {"top_k", layer.top_k}, {"n", layer.n},
                {"k", layer.k},         {"dtype", name(layer.dtype)},
                {"tp", layer.tp},       {"ep", layer.ep}};
+  if (layer.zero_experts > 0) json["zero_experts"] = layer.zero_experts;
+  if (layer.gate.gated) json["gated"] = *layer.gate.gated;
   if (layer.dtype == Dtype::fp8) {
     json["scales"] = name(layer.scales);
     json["out_dtype"] = name(layer.out_dtype);
@@ -155,6 +159,8 @@ Shape shape_from_json(const JsonAt& json) {
     shape.layer.out_dtype = word_at(json["out_dtype"], parse_dtype);
     shape.layer.fast_sums = json["fast_sums"].boolean();
   }
+  if (json.has("zero_experts")) shape.layer.zero_experts = json["zero_experts"].integer(0, kMaxExperts);
+  if (json.has("gated")) shape.layer.gate.gated = json["gated"].boolean();
   shape.op = word_at(json["op"], parse_op);
   for (const FusionPart& part : kFusionParts)  // older files lack those of one op
     shape.fusion.*part.on = (!part.only || json.has(part.name)) && json[part.name].boolean();

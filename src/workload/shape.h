@@ -20,6 +20,12 @@ std::string_view name(Op op);
 Projection parse_projection(std::string_view text);
 Op parse_op(std::string_view text);
 
+/// Whether up has gate and up fused, where that is known. It only names files: cells with and without it are equal.
+struct Gate {
+  std::optional<bool> gated;
+  bool operator==(const Gate&) const { return true; }
+};
+
 /// One projection of an MoE layer, as one rank has it.
 struct Layer {
   std::string model;  // "qwen3-30b-a3b", or "custom"
@@ -36,6 +42,8 @@ struct Layer {
   ScaleKind scales = ScaleKind::none;
   Dtype out_dtype = Dtype::bf16;  // of Y: bf16 or fp16
   bool fast_sums = false;         // only without scales of blocks
+  int64_t zero_experts = 0;       // numbered after `experts`: a router picks among both, no rank has rows of these
+  Gate gate = {};
 
   int64_t local_experts() const { return experts / ep; }
   bool operator==(const Layer&) const = default;

@@ -141,7 +141,7 @@ def test_configs_of_models_that_python_wrote(room):
     room.ok("tune", *CPU, "--model", "nemotron.json", "--tokens", "8", "--dry-run")
     room.write("dense.json", {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128})
     text = room.error(2, "tune", *CPU, "--model", "dense.json")
-    assert "dense.json: the model dense has no experts: it has none of the fields n_routed_experts, num_experts," in text
+    assert "dense.json: the model dense has no experts: it has none of the fields n_routed_experts, num_moe_experts," in text
     room.write("suite.json", '{"schema": "moetune.suite/1", "cells": [{"tokens": NaN}]}')
     assert "suite.json:1:" in room.error(2, "tune", *CPU, "--suite", "suite.json")  # our own files stay JSON
 

@@ -177,7 +177,7 @@ def test_exit_codes(room):
 
 def test_places_and_remedies_are_told(room):
     files = [room.write("a.json", {"schema": "moetune.tables/1"}), room.write("b.json", {"rows": 3}), room.write("c.json", "{,"),
-             room.write("d.json", {"schema": "moetune.model/1", "name": 3}), room.write("e.json", [1])]
+             room.write("d.json", {"schema": "moetune.model/1", "name": 3}), room.write("e.json", "3")]
     text = " ".join(room.run("validate", *files).stdout.split())
     assert "a.json: schema: unknown schema 'moetune.tables/1' (hint: did you mean 'moetune.table/1'?)" in text
     assert "b.json: \"schema\" is missing (hint: files of moetune name their kind there: see 'moetune list schemas')" in text

@@ -1,16 +1,21 @@
 // Hugging Face configs: every field name, every place, every trap.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <filesystem>
+#include <map>
+
 #include "error_of.h"
 #include "workload/model.h"
 
 namespace moetune {
 namespace {
 
-Model read(const char* text) {
+std::vector<Model> kinds(const char* text, const Model& given = {}) {
   const Json json = parse_json(text, "config.json");
-  return model_from_hf_config(JsonAt(json, "config.json"), "m");
+  return models_from_hf_config(JsonAt(json, "config.json"), "m", given);
 }
+Model read(const char* text) { return kinds(text).front(); }
 Caught refusal(const char* text) {
   return error_of([&] { read(text); });
 }
@@ -107,13 +112,131 @@ TEST(HfConfig, DescendsWhereTheMoeFieldsAre) {
       R"("num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512, "moe_intermediate_size": 256)";
   for (const auto& [before, after] :
        {std::pair{R"({"text_config": {)", "}}"}, std::pair{R"({"thinker_config": {"text_config": {)", "}}}"},
-        std::pair{R"({"language_config": {)", "}}"}, std::pair{"{", "}"}})
+        std::pair{R"({"language_config": {)", "}}"}, std::pair{R"({"hidden_size": 9, "llm_config": {)", "}}"},
+        std::pair{R"({"text": {)", "}}"}, std::pair{R"({"hidden_size": 512, "moe_config": {)", "}}"},
+        std::pair{"{", "}"}})
     expect_sizes(read((std::string(before) + inner + after).c_str()), 16, 4, 512, 256);
 }
 TEST(HfConfig, StaysWhereTheTextPartHasNoMoeFields) {
   expect_sizes(read(R"({"text_config": {"hidden_size": 99}, "num_experts": 16, "num_experts_per_tok": 4,
     "hidden_size": 512, "moe_intermediate_size": 256})"),
                16, 4, 512, 256);
+}
+
+TEST(HfConfig, ReadsTheFieldsOfExpertsBesideThoseOfTheModel) {
+  const Model model = read(R"({"dim": 512, "hidden_dim": 4096, "moe": {"num_experts": 16, "num_experts_per_tok": 4,
+    "expert_hidden_dim": 256, "num_shared_experts": 1}})");
+  expect_sizes(model, 16, 4, 512, 256);
+  ASSERT_EQ(model.notes.size(), 1u);
+  EXPECT_EQ(model.notes[0],
+            "no field of m names the activation (mlp_hidden_act, hidden_act, activation_function): the experts are "
+            "taken as gated");
+}
+TEST(HfConfig, ReadsWhetherExpertsAreGated) {
+  const std::string sizes = R"({"num_experts": 8, "moe_top_k": 2, "n_embd": 64, "n_inner": 256, )";
+  for (const auto& [field, gated] :
+       {std::pair{R"("activation_function": "gelu"})", false}, std::pair{R"("activation_function": "swiglu"})", true},
+        std::pair{R"("hidden_act": "gelu"})", true}, std::pair{R"("swiglu": false})", false}})
+    EXPECT_EQ(read((sizes + field).c_str()).gated, gated) << field;
+}
+TEST(HfConfig, MakesAModelOfEachKindOfLayers) {
+  const auto of_lists = kinds(R"({"hidden_size": 512, "num_experts": [8, 0, 4, 8], "num_experts_per_tok": [2, 2, 1, 2],
+    "moe_intermediate_size": [256, 256, 128, 256], "hidden_act": "silu"})");
+  ASSERT_EQ(of_lists.size(), 2u);
+  expect_sizes(of_lists[0], 8, 2, 512, 256);
+  expect_sizes(of_lists[1], 4, 1, 512, 128);
+  EXPECT_EQ(of_lists[0].name, "m");
+  EXPECT_EQ(of_lists[1].name, "m.kind2");
+  ASSERT_EQ(of_lists[0].notes.size(), 1u);
+  EXPECT_EQ(of_lists[0].notes[0],
+            "m has 2 kinds of expert layers, each with cells: m (num_experts, num_experts_per_tok, "
+            "moe_intermediate_size[0]: 8 experts, top 2, 256 wide), m.kind2 (num_experts, num_experts_per_tok, "
+            "moe_intermediate_size[2]: 4 experts, top 1, 128 wide)");
+  const auto of_blocks = kinds(R"({"hidden_size": 4096, "moe_latent_size": 1024, "n_routed_experts": 512,
+    "num_experts_per_tok": null, "moe_intermediate_size": null, "intermediate_size": 21504, "mlp_hidden_act": "relu2",
+    "block_configs": [{"block_type": "mamba"}, {"block_type": "moe", "num_experts_per_tok": 4,
+    "moe_intermediate_size": 1280}, {"num_experts_per_tok": 18, "moe_intermediate_size": 2816}]})");
+  ASSERT_EQ(of_blocks.size(), 2u);
+  expect_sizes(of_blocks[0], 512, 4, 1024, 1280);
+  expect_sizes(of_blocks[1], 512, 18, 1024, 2816);
+  EXPECT_FALSE(of_blocks[1].gated);
+  EXPECT_NE(of_blocks[0].notes[0].find("m.kind2 (block_configs[2]: 512"), std::string::npos) << of_blocks[0].notes[0];
+}
+TEST(HfConfig, RefusesListsOfDifferentLengths) {
+  EXPECT_EQ(refusal(R"({"hidden_size": 64, "num_experts": [0, 0], "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64})")
+                .what,
+            "config.json: no layer of m has experts");
+  const Caught error = refusal(R"({"hidden_size": 64, "num_experts": [8, 4], "num_experts_per_tok": 2,
+    "moe_intermediate_size": [64, 32, 64]})");
+  EXPECT_EQ(error.what, "config.json: moe_intermediate_size: has 3 elements, 'num_experts' has 2");
+}
+TEST(HfConfig, DoesNotTakeADenseWidthForAnExpertsInSilence) {
+  const char* strange = R"({"hidden_act": "silu", "num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512,
+    "intermediate_size": 2048, "expert_mlp_width": 256, "shared_expert_intermediate_size": 64})";
+  const Caught error = refusal(strange);
+  EXPECT_EQ(error.what, "config.json: intermediate_size: the width of an expert may be this or 'expert_mlp_width'");
+  EXPECT_EQ(error.hint, "give it with --intermediate");
+  Model given;
+  given.intermediate = 256;
+  expect_sizes(kinds(strange, given).front(), 16, 4, 512, 256);
+  const auto notes = [](const std::string& type) {
+    return read((R"({"hidden_act": "silu", "num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512,
+      "intermediate_size": 2048, "model_type": ")" +
+                 type + "\"}")
+                    .c_str())
+        .notes;
+  };
+  EXPECT_TRUE(notes("mixtral").empty());
+  ASSERT_EQ(notes("unheard_of").size(), 1u);
+  EXPECT_EQ(notes("unheard_of")[0],
+            "the experts of m are taken to be 2048 wide, as intermediate_size says, which is the width of dense layers "
+            "in some models: else give --intermediate");
+}
+TEST(HfConfig, NamesAFieldThatMayBeTheMissingOne) {
+  EXPECT_TRUE(refusal(R"({"num_experts": 16, "moe_picks": 4, "hidden_size": 512, "moe_intermediate_size": 256})")
+                  .hint.ends_with("; is it moe_picks? Then give --top-k"));
+}
+TEST(HfConfig, KnowsZeroExperts) {
+  const auto model = read(R"({"hidden_act": "silu", "hidden_size": 64, "expert_ffn_hidden_size": 32,
+    "n_routed_experts": 512, "zero_expert_num": 256, "zero_expert_type": "identity", "moe_topk": 12})");
+  expect_sizes(model, 512, 12, 64, 32);
+  EXPECT_EQ(make_layer(model, Projection::up, Dtype::bf16, 1, 1).zero_experts, 256);
+  EXPECT_EQ(model.notes,
+            std::vector<std::string>{"256 zero experts of m (zero_expert_num) take rows that no kernel computes"});
+}
+// Each is read right or refused by the name of a field.
+TEST(HfConfig, ReadsFilesOfManyMakers) {
+  const std::filesystem::path folder = std::filesystem::path(MOETUNE_SOURCE_DIR) / "../shared/data/public_cases";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no ../shared/data beside the sources";
+  const std::map<std::string, std::array<int64_t, 5>> expected = {
+      // the last number: kinds, negative without a gate
+      {"deepseek-inference-config", {256, 8, 7168, 2048, 1}},
+      {"ernie4.5-vl-second-size-dropped", {64, 6, 2560, 1536, 2}},
+      {"hazard-expert_hidden_dim-falls-back-to-dense", {192, 8, 4096, 1536, 1}},
+      {"hazard-per-layer-lists", {64, 8, 2048, 1536, 3}},
+      {"llada-moe-expert_intermediate_size", {64, 8, 2048, 1024, 1}},
+      {"longcat-flash-zero_expert_num", {512, 12, 6144, 2048, 1}},
+      {"megatron-args", {128, 8, 4096, 1536, 1}},
+      {"mistral-large-3-params", {128, 4, 7168, 4096, 1}},
+      {"muse-spark-moe_hidden_size", {256, 8, 4096, 4096, 1}},
+      {"nemotron-omni-llm_config", {128, 6, 2688, 1856, -1}},
+      {"nemotron-puzzle-block_configs", {512, 4, 1024, 1280, -2}},
+      {"nomic-embed-v2-moe", {8, 2, 768, 3072, -1}},
+      {"ovis2.6-llm_config", {128, 8, 2048, 768, 1}},
+      {"smallthinker", {32, 4, 1536, 768, 1}}};
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().stem().string();
+    if (!name.starts_with("model-")) continue;
+    SCOPED_TRACE(name);
+    ++files;
+    const auto models = find_models(entry.path().string());
+    const auto& [experts, top_k, hidden, intermediate, count] = expected.at(name.substr(6));
+    expect_sizes(models[0], experts, top_k, hidden, intermediate);
+    EXPECT_EQ(models[0].gated ? std::ssize(models) : -std::ssize(models), count);
+  }
+  EXPECT_EQ(files, expected.size());
 }
 
 class HfFieldNames : public testing::TestWithParam<std::pair<const char*, const char*>> {};
@@ -128,16 +251,25 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{"num_experts\"", "moe_num_experts\""}, std::pair{"num_experts_per_tok", "num_experts_per_token"},
         std::pair{"num_experts_per_tok", "experts_per_token"}, std::pair{"num_experts_per_tok", "moe_k"},
         std::pair{"num_experts_per_tok", "moe_topk"}, std::pair{"num_experts_per_tok", "moe_top_k"},
-        std::pair{"num_experts_per_tok", "top_k_experts"}, std::pair{"moe_intermediate_size", "expert_ffn_hidden_size"},
-        std::pair{"moe_intermediate_size", "intermediate_size"}, std::pair{"hidden_size", "d_model"},
-        std::pair{"hidden_size", "moe_latent_size"}, std::pair{"hidden_size", "routed_expert_hidden_size"}));
+        std::pair{"num_experts_per_tok", "top_k_experts"}, std::pair{"num_experts\"", "num_moe_experts\""},
+        std::pair{"num_experts\"", "moe_num_primary_experts\""}, std::pair{"num_experts_per_tok", "moe_router_topk"},
+        std::pair{"num_experts_per_tok", "moe_num_active_primary_experts"},
+        std::pair{"num_experts_per_tok", "n_activated_experts"},
+        std::pair{"moe_intermediate_size", "expert_ffn_hidden_size"},
+        std::pair{"moe_intermediate_size", "expert_intermediate_size"},
+        std::pair{"moe_intermediate_size", "expert_hidden_dim"},
+        std::pair{"moe_intermediate_size", "moe_ffn_hidden_size"}, std::pair{"moe_intermediate_size", "moe_inter_dim"},
+        std::pair{"moe_intermediate_size", "expert_inner_dim"}, std::pair{"hidden_size", "moe_hidden_size"},
+        std::pair{"hidden_size", "dim"}, std::pair{"moe_intermediate_size", "intermediate_size"},
+        std::pair{"hidden_size", "d_model"}, std::pair{"hidden_size", "moe_latent_size"},
+        std::pair{"hidden_size", "routed_expert_hidden_size"}));
 
 TEST(HfConfig, SaysThatADenseModelHasNoExpertsAndWhatItLookedFor) {
   const Caught error = refusal(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096})");
   EXPECT_EQ(error.exit, Exit::request);
   EXPECT_EQ(error.what,
-            "config.json: the model m has no experts: it has none of the fields n_routed_experts, num_experts, "
-            "num_local_experts, moe_num_experts, ffn_config.moe_num_experts");
+            "config.json: the model m has no experts: it has none of the fields n_routed_experts, num_moe_experts, "
+            "moe_num_primary_experts, num_experts, num_local_experts, moe_num_experts, ffn_config.moe_num_experts");
   EXPECT_EQ(error.hint, "name a mixture-of-experts model, or give the layer with --experts --top-k --n --k");
   EXPECT_EQ(refusal(R"({"text_config": {"num_experts": 0}, "hidden_size": 4096})").what,
             "config.json: text_config.num_experts: the model m has no experts: this is 0");
@@ -145,7 +277,7 @@ TEST(HfConfig, SaysThatADenseModelHasNoExpertsAndWhatItLookedFor) {
 TEST(HfConfig, NamesTheMissingFieldAndWhatWasTried) {
   const Caught error = refusal(R"({"num_experts": 4, "hidden_size": 4096})");
   EXPECT_EQ(error.what, "config.json: no field for the experts a token picks");
-  EXPECT_TRUE(error.hint.starts_with("tried num_experts_per_tok, num_experts_per_token,")) << error.hint;
+  EXPECT_TRUE(error.hint.starts_with("tried num_experts_per_tok, moe_router_topk,")) << error.hint;
   EXPECT_EQ(refusal(renamed("hidden_size", "hidden_width").c_str()).what, "config.json: no field for the hidden size");
   EXPECT_EQ(refusal(renamed("moe_intermediate_size", "width").c_str()).what,
             "config.json: no field for the intermediate size of an expert");
@@ -210,6 +342,14 @@ TEST(HfConfig, ReadsTheFormatOfTheExperts) {
           {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}}}})",
        {},
        "int4"},
+      {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"fp8": {"weights":
+          {"num_bits": 8, "type": "float", "strategy": "channel"}, "input_activations": null}}})",
+       {},
+       "fp8 weights beside 16-bit activations"},
+      {R"("quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8", "config_groups": {"group_0":
+          {"weights": {"num_bits": 8, "type": "float"}}}})",
+       ScaleKind::tensor, ""},
+      {R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [0, null]})", ScaleKind::tensor, ""},
       {R"("quantization_config": {"quant_method": "mxfp4"})", {}, "mxfp4"},
       {R"("quantization_config": {"quant_method": "gptq", "bits": 4})", {}, "gptq"},
       {R"("expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})",

@@ -87,8 +87,6 @@ TEST(ProblemJson, RefusesContradictions) {
   EXPECT_EQ(refusal([](Json&) {}), "");
   EXPECT_EQ(refusal([](Json& p) { p["shape"]["experts"] = 5; }), "p: m_sizes has 4 experts, the layer 5");
   EXPECT_EQ(refusal([](Json& p) { p["shape"]["top_k"] = 1; }), "p: the routing has top_k 2, the layer 1");
-  EXPECT_EQ(refusal([](Json& p) { p["routing"]["tokens"] = 4; }),
-            "p: m_sizes sum to 6, but 4 tokens with top_k 2 make 8");
   EXPECT_EQ(refusal([](Json& p) { p["routing"]["m_sizes"][0] = 2; }),
             "p: routing: m_sizes sum to 5, but gather_indices has 6 rows");
   EXPECT_EQ(refusal([](Json& p) { p["shape"]["n"] = -6; }), "p: shape: n is -6, it must be at least 1");

@@ -410,7 +410,7 @@ Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
   options.catalog = Catalog(options.device.packs);
-  for (const std::string& text : format_notes(options.cells)) note(invocation.terminal, text);
+  for (const std::string& text : model_notes(options.cells)) note(invocation.terminal, text);
   note_packs(options.catalog, invocation.terminal);
   TuneRequest request = request_of(options, invocation);
   Whole whole;

@@ -57,7 +57,7 @@ std::optional<Json> config_of(const std::string& text, const std::string& file) 
   try {
     Json json = parse_json(text, file, Dialect::python);
     const JsonAt at(json, file);
-    if (!at.has("schema") && (at.has("model_type") || at.has("architectures"))) return json;
+    if (!at.has("schema") && is_hf_config(at)) return json;
   } catch (const Error&) {  // the strict parser says what is wrong
   }
   return std::nullopt;
@@ -65,7 +65,8 @@ std::optional<Json> config_of(const std::string& text, const std::string& file) 
 
 // Files without a schema are recordings where they look like one.
 void read_without_schema(const JsonAt& json, const Catalog& catalog, Judged& judged) {
-  if (!json.has("layers") && !json.has("topk_ids") && !json.has("loads"))
+  const char* const recorded[] = {"layers", "topk_ids", "loads", "logical_count"};
+  if (!json.value().is_array() && std::ranges::none_of(recorded, [&](const char* key) { return json.has(key); }))
     json.fail("\"schema\" is missing", "files of moetune name their kind there: see 'moetune list schemas'");
   judged.kind = "routing";
   find_kind("moetune.routing/1")->read(json, catalog);
@@ -80,7 +81,7 @@ void require_files_beside(std::string_view kind, const JsonAt& json, const fs::p
 
 void read_document(const Json& json, const Catalog& catalog, Judged& judged) {
   const JsonAt at(json, judged.file);
-  if (!json.is_object()) at.fail("expected an object");
+  if (!json.is_object() && !json.is_array()) at.fail("expected an object");
   if (!at.has("schema")) return read_without_schema(at, catalog, judged);
   const std::string schema = at["schema"].string();
   const FileKind* kind = find_kind(schema);
@@ -103,7 +104,7 @@ void read_text_of(const std::string& text, const Catalog& catalog, Judged& judge
     each_line(judged.file, [](const JsonAt& json, const std::string&) { require_valid(json, "journal"); });
   } else if (const std::optional<Json> config = config_of(text, judged.file)) {
     judged.kind = "model";
-    model_from_hf_config(JsonAt(*config, judged.file), "config");
+    models_from_hf_config(JsonAt(*config, judged.file), "config");
   } else {
     read_document(parse_json(text, judged.file), catalog, judged);
   }

@@ -48,18 +48,19 @@ std::vector<Model> models_of(const CellOptions& options) {
   const auto hidden = size_of(options.hidden, "--hidden", kMaxSide);
   const auto intermediate = size_of(options.intermediate, "--intermediate", kMaxSide);
   const auto n = size_of(options.n, "--n", kMaxSide), k = size_of(options.k, "--k", kMaxSide);
-  std::vector<Model> models;
+  const Model given{.name = "custom",
+                    .architecture = {},
+                    .aliases = {},
+                    .experts = experts.value_or(0),
+                    .top_k = top_k.value_or(0),
+                    .hidden = hidden.value_or(0),
+                    .intermediate = intermediate.value_or(0)};
   if (!options.models.empty()) {
+    std::vector<Model> models;
     if (n || k)
       throw request_error("--n and --k exclude --model", "scale a model's layer with --hidden and --intermediate");
-    for (const std::string& name : list_words(options.models, "--model", {})) {
-      Model model = find_model(name);
-      model.experts = experts.value_or(model.experts);
-      model.top_k = top_k.value_or(model.top_k);
-      model.hidden = hidden.value_or(model.hidden);
-      model.intermediate = intermediate.value_or(model.intermediate);
-      models.push_back(model);
-    }
+    for (const std::string& name : list_words(options.models, "--model", {}))
+      for (Model& model : find_models(name, given)) models.push_back(std::move(model));
     return models;
   }
   if ((n || k) && (hidden || intermediate))
@@ -69,16 +70,12 @@ std::vector<Model> models_of(const CellOptions& options) {
   if (!experts && !top_k && !n && !k && !hidden && !intermediate) throw request_error("no layer is given", example);
   for (const auto& [value, option] : {std::pair{experts, "--experts"}, {top_k, "--top-k"}})
     if (!value) throw request_error(fmt::format("{} is missing", option), example);
-  Model custom{.name = "custom", .architecture = {}, .aliases = {}, .experts = *experts, .top_k = *top_k};
-  if (hidden && intermediate) {
-    custom.hidden = *hidden, custom.intermediate = *intermediate;
-    return {custom};
-  }
+  if (hidden && intermediate) return {given};
   if (hidden || intermediate)
     throw request_error(fmt::format("{} is missing", hidden ? "--intermediate" : "--hidden"), example);
   for (const auto& [value, option] : {std::pair{n, "--n"}, {k, "--k"}})
     if (!value) throw request_error(fmt::format("{} is missing", option), example);
-  return {model_of_sizes(options, custom, *n, *k)};
+  return {model_of_sizes(options, given, *n, *k)};
 }
 
 Fusion fusion_of(Fusion fusion, Projection projection, bool both) {
@@ -143,6 +140,9 @@ std::vector<Layer> layers_of(const Model& model, Projection projection, Op op, i
   std::vector<Layer> layers;
   for (const Dtype dtype : dtypes_of(model, op, given)) {
     Layer layer = make_layer(model, projection, dtype, tp, ep);
+    if (!options.zero_experts.empty())
+      layer.zero_experts = parse_integer(options.zero_experts, "--zero-experts", 0, kMaxExperts);
+    if (!options.n.empty()) layer.gate = {};
     if (dtype != Dtype::fp8) {
       layers.push_back(layer);
       continue;
@@ -161,11 +161,12 @@ std::vector<Layer> layers_of(const Model& model, Projection projection, Op op, i
 void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, const std::vector<int64_t>& tokens,
                uint64_t seed, std::set<std::string>& known, std::vector<Cell>& cells) {
   const Layer& layer = shape.layer;
+  const int64_t experts = layer.experts + layer.zero_experts;
   for (const RoutingSpec& listed : routings)
-    for (const RoutingSpec& routing : expand(listed, layer.experts, layer.top_k)) {
+    for (const RoutingSpec& routing : expand(listed, experts, layer.top_k)) {
       std::vector<int64_t> counts = tokens;
       if (counts.empty()) {
-        const int64_t recorded = recorded_tokens(routing, layer.experts, layer.top_k);
+        const int64_t recorded = recorded_tokens(routing, experts, layer.top_k);
         counts = {recorded > 0 ? recorded : kDefaultTokens};
       }
       for (const int64_t count : counts) {
@@ -226,6 +227,8 @@ constexpr CellOption kOptions[] = {
      &Options::scales, scale_names},
     {"out_dtype", "Of Y, where X and W are fp8: bf16, fp16 [bf16]", "LIST", &Options::out_dtypes, out_dtype_words},
     {"fast_sums", "Sum fp8 in the tensor core's registers alone (--scales channel, tensor)", &Options::fast_sums},
+    {"zero_experts", "Experts that a router picks too and that compute nothing (LongCat) [of the model, or 0]", "N",
+     &Options::zero_experts},
     {"tp", "Ranks that share each expert's width", "LIST", &Options::tp},
     {"ep", "Ranks that share the experts", "LIST", &Options::ep},
     {"permute_x", "Gather rows of X while loading (only for up, if both projections are listed)", &Fusion::permute_x},
@@ -296,11 +299,13 @@ std::vector<Cell> make_cells(const CellOptions& options) {
   return cells;
 }
 
-std::vector<std::string> format_notes(const CellOptions& options) {
+std::vector<std::string> model_notes(const CellOptions& options) {
   std::vector<std::string> notes;
-  if (options.dtypes.empty() || options.models.empty()) return notes;
+  if (options.models.empty()) return notes;
   const std::vector<std::string> words = list_words(options.dtypes, "--dtype", {});
   for (const Model& model : models_of(options)) {
+    notes.insert(notes.end(), model.notes.begin(), model.notes.end());
+    if (words.empty()) continue;
     const bool covered = model.fp8_scales && std::ranges::find(words, "fp8") != words.end();
     const std::string stored =
         model.fp8_scales ? fmt::format("fp8 with scales of {}s", name(*model.fp8_scales)) : model.other_format;
@@ -330,6 +335,7 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
     add("--out-dtype", std::string(name(layer.out_dtype)), name(Dtype::bf16));
     if (layer.fast_sums) arguments.emplace_back("--fast-sums");
   }
+  add("--zero-experts", std::to_string(layer.zero_experts), "0");
   add("--tp", std::to_string(layer.tp), "1");
   add("--ep", std::to_string(layer.ep), "1");
   add("--tokens", std::to_string(cell.tokens));
@@ -341,10 +347,12 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
 }
 
 void require_problems(const std::vector<Cell>& cells) {
-  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, uint64_t>> seen;
+  std::set<std::tuple<std::string, int64_t, int64_t, int64_t, int64_t, int64_t, uint64_t>> seen;
   for (const Cell& cell : cells) {
     const Layer& layer = cell.shape.layer;
-    if (seen.emplace(text(cell.routing), cell.tokens, layer.experts, layer.top_k, layer.ep, cell.seed).second)
+    if (seen.emplace(text(cell.routing), cell.tokens, layer.experts, layer.zero_experts, layer.top_k, layer.ep,
+                     cell.seed)
+            .second)
       make_problem(cell);
   }
 }

@@ -15,7 +15,8 @@ namespace moetune {
 struct CellOptions {
   std::vector<std::string> models = {}, projections = {}, ops = {}, tokens = {}, routings = {}, dtypes = {},
                            scales = {}, out_dtypes = {};
-  std::string experts = {}, top_k = {}, hidden = {}, intermediate = {}, n = {}, k = {}, tp = {}, ep = {}, seed = {};
+  std::string experts = {}, top_k = {}, hidden = {}, intermediate = {}, n = {}, k = {}, zero_experts = {}, tp = {},
+              ep = {}, seed = {};
   std::string suite = {};  // a name or a file, instead of all others but the seed
   Fusion fusion = {};
   bool fast_sums = false;
@@ -74,8 +75,8 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title = "C
 /// products of its parts one after another; --seed is for those that name none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 
-/// Sentences on models whose checkpoints have another format than the one that --dtype names.
-std::vector<std::string> format_notes(const CellOptions& options);
+/// Sentences on what models' files leave open, and on checkpoints of another format than the one that --dtype names.
+std::vector<std::string> model_notes(const CellOptions& options);
 
 /// The options that make this cell alone, except for the name of its model: "--experts", "8", "--top-k", ...
 std::vector<std::string> cell_arguments(const Cell& cell);

@@ -56,15 +56,16 @@ bool holds(const Criterion& criterion, const Cell& cell) {
                              [&](const std::string& word) { return criterion.wanted.contains(word); });
 }
 
-// A word as cells have it. A model's may be a name that the table has, or one that stands for a model.
-std::string cell_word(std::string_view option, const std::string& word, const TunedTable& table) {
-  if (option == "projection") return std::string(name(parse_projection(word)));
-  if (option == "op") return std::string(name(parse_op(word)));
-  if (option == "dtype" || option == "out_dtype") return std::string(name(parse_dtype(word)));
-  if (option == "scales") return std::string(name(parse_scales(word)));
-  if (option == "routing") return text(parse_routing(word));
+// A word as cells have it. A model's may be a name that the table has, or one that stands for a model: for its kinds
+// of layers, if these differ.
+Words cell_words(std::string_view option, const std::string& word, const TunedTable& table) {
+  if (option == "projection") return {std::string(name(parse_projection(word)))};
+  if (option == "op") return {std::string(name(parse_op(word)))};
+  if (option == "dtype" || option == "out_dtype") return {std::string(name(parse_dtype(word)))};
+  if (option == "scales") return {std::string(name(parse_scales(word)))};
+  if (option == "routing") return {text(parse_routing(word))};
   const auto has = [&](const Entry& entry) { return entry.cell.shape.layer.model == word; };
-  return std::ranges::any_of(table.entries, has) ? word : find_model(word).name;
+  return std::ranges::any_of(table.entries, has) ? Words{word} : mapped(find_models(word), &Model::name);
 }
 
 std::vector<Criterion> criteria_of(const TunedTable& table, const CellOptions& options) {
@@ -85,7 +86,8 @@ std::vector<Criterion> criteria_of(const TunedTable& table, const CellOptions& o
     const std::string all = fmt::format("{}", fmt::join(given, ","));
     if (!given.empty()) criterion.given += " " + all;
     if (named)
-      for (const std::string& word : given) criterion.wanted.insert(cell_word(one.name, word, table));
+      for (const std::string& word : given)
+        for (std::string& cell : cell_words(one.name, word, table)) criterion.wanted.insert(std::move(cell));
     else if (!given.empty())
       for (const int64_t value : parse_integers(all, typed_name(one), 0, std::numeric_limits<int64_t>::max()))
         criterion.wanted.insert(std::to_string(value));

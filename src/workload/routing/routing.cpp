@@ -69,7 +69,7 @@ Routing routing_from_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, i
   require_sizes(tokens, static_cast<int64_t>(m_sizes.size()), top_k);
   Routing routing{tokens, top_k, m_sizes, {}};
   const auto total = std::accumulate(m_sizes.begin(), m_sizes.end(), int64_t{0});
-  if (total != tokens * top_k)
+  if (total > tokens * top_k)
     throw request_error(
         fmt::format("rows sum to {}, but {} tokens with top_k {} make {}", total, tokens, top_k, tokens * top_k));
   routing.gather_indices.reserve(static_cast<size_t>(total));
@@ -122,7 +122,11 @@ Routing routing_from_ids(const std::vector<int32_t>& topk_ids, int64_t tokens, i
 Routing shard(const Routing& routing, int64_t ep) {
   const int64_t experts = static_cast<int64_t>(routing.m_sizes.size());
   if (ep < 1 || experts % ep != 0) throw request_error(fmt::format("ep {} does not divide {} experts", ep, experts));
-  const auto end = routing.m_sizes.begin() + experts / ep;
+  return first_experts(routing, experts / ep);
+}
+
+Routing first_experts(const Routing& routing, int64_t experts) {
+  const auto end = routing.m_sizes.begin() + experts;
   const auto rows = std::accumulate(routing.m_sizes.begin(), end, int64_t{0});
   return {routing.tokens,
           routing.top_k,

@@ -80,12 +80,14 @@ RoutingFigures figures(const Routing& routing);
 Json to_json(const RoutingFigures& figures);
 
 /// Rows per expert -> a routing. Rows are given to consecutive tokens, expert after expert, so that no token gets an
-/// expert twice. m_sizes must sum to tokens * top_k with no value over tokens.
+/// expert twice. m_sizes must sum to at most tokens * top_k with no value over tokens.
 Routing routing_from_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t top_k);
 
 /// Chosen experts -> a routing. topk_ids [tokens * top_k], each in [0, experts), no expert twice in a token.
 Routing routing_from_ids(const std::vector<int32_t>& topk_ids, int64_t tokens, int64_t top_k, int64_t experts);
 
+/// The part of a routing that falls on experts [0, experts).
+Routing first_experts(const Routing& routing, int64_t experts);
 /// The part of a whole-model routing that falls on experts [0, experts / ep).
 Routing shard(const Routing& routing, int64_t ep);
 

@@ -59,7 +59,10 @@ TEST(RoutingFromRows, TakesFullAndEmptyExperts) {
   check_routing(routing_from_rows({3, 4, 1}, 4, 2), 4, 3, 2);
 }
 TEST(RoutingFromRows, RefusesWrongRows) {
-  EXPECT_EQ(error_of([] { routing_from_rows({2, 3}, 3, 2); }).what, "rows sum to 5, but 3 tokens with top_k 2 make 6");
+  EXPECT_EQ(error_of([] {
+              routing_from_rows({2, 3, 2}, 3, 2);
+            }).what,
+            "rows sum to 7, but 3 tokens with top_k 2 make 6");
   EXPECT_EQ(error_of([] { routing_from_rows({4, 2}, 3, 2); }).what, "expert 0 has 4 rows, outside 0 to 3 tokens");
   EXPECT_EQ(error_of([] { routing_from_rows({3, -1, 4}, 3, 2); }).what, "expert 1 has -1 rows, outside 0 to 3 tokens");
   EXPECT_EQ(error_of([] { routing_from_rows({}, 3, 2); }).exit, Exit::request);
