@@ -3,10 +3,11 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
-from conftest import CPU, FEW, LAYER, TINY
+from conftest import CPU, FEW, LAYER, SOURCE, TINY
 
 
 def tune(room, *arguments):
@@ -87,7 +88,7 @@ def trace(**changes):
     (trace(layers={"a": [6, 3, 2, 2]}), "layers.a: rows sum to 13, but 6 tokens with top_k 2 make 12"),
     (trace(layers={"a": [6, -3, 8, 1]}), "layers.a[1]: must be at least 0, found -3"),
     (trace(tokens=0), "tokens: must be at least 1, found 0"),
-    ([1, 2, 3], "expected an object, found an array"),
+    ([1, 2, 3], "logical_count.0: has rows of 3 experts, expected 4"),
 ])
 def test_traces_that_contradict_themselves(room, content, words):
     room.write("loads.json", content)
@@ -331,3 +332,17 @@ def test_no_gpu_where_there_is_none(room):
     if "cuda:0" in listed:
         pytest.skip("this machine has a GPU")
     room.error(3, "tune", "--device", "cuda", *LAYER)
+
+
+def test_a_dump_of_sglang_is_converted(room):
+    room.write("dump.pt", "")
+    text = room.error(2, "tune", *CPU, *LAYER, "--routing", "trace:dump.pt")
+    assert "make JSON of SGLang's dump with scripts/convert_recording.py FILE.pt" in text
+    script = [os.environ.get("MOETUNE_TRITON_PYTHON", sys.executable), "-B", SOURCE / "scripts/convert_recording.py"]
+    if subprocess.run([script[0], "-c", "import torch"], capture_output=True).returncode != 0:
+        pytest.skip("needs torch")
+    dump = "import torch; torch.save({'logical_count': torch.tensor([[[2, 1, 0, 1]], [[1, 2, 1, 0]]])}, 'dump.pt')"
+    subprocess.run([script[0], "-c", dump], check=True, cwd=room.path)
+    subprocess.run([*script, "dump.pt", "--top-k", "2", "-o", "loads.json"], check=True, cwd=room.path)
+    assert json.loads((room.path / "loads.json").read_text()) == {"top_k": 2, "logical_count": [[3, 3, 1, 1]]}
+    room.run("tune", *CPU, *LAYER, "--routing", "trace:loads.json", "--dry-run")

@@ -18,13 +18,18 @@ namespace {
 void deduce(const std::string& where, int64_t sum, int64_t experts, int64_t& tokens, int64_t& top_k) {
   if (tokens == 0 && top_k == 0)
     throw request_error(fmt::format("{}: neither tokens nor top_k is known", where), "write them into the recording");
-  const std::string given = tokens != 0 && top_k != 0
-                                ? fmt::format("{} tokens with top_k {} make {}", tokens, top_k, tokens * top_k)
+  const bool both = tokens != 0 && top_k != 0;
+  const std::string given = both ? fmt::format("{} tokens with top_k {} make {}", tokens, top_k, tokens * top_k)
                             : tokens != 0 ? fmt::format("that is not a multiple of {} tokens", tokens)
                                           : fmt::format("that is not a multiple of top_k {}", top_k);
   if (tokens == 0) tokens = sum / top_k;
   if (top_k == 0) top_k = sum / tokens;
-  if (tokens * top_k != sum) throw request_error(fmt::format("{}: rows sum to {}, but {}", where, sum, given));
+  if (both ? sum > tokens * top_k : sum != tokens * top_k)
+    throw request_error(
+        fmt::format("{}: rows sum to {}, but {}", where, sum, given),
+        both ? ""
+             : "where rows were dropped, write their number of tokens: {\"tokens\": N, \"logical_count\": [...]}, or "
+               "# tokens=N in CSV");
   if (sum == 0) throw request_error(fmt::format("{}: records no rows", where));
   if (top_k > experts)
     throw request_error(fmt::format("{}: top_k {} is more than the {} experts", where, top_k, experts));
@@ -37,6 +42,16 @@ int64_t agreed(const std::string& where, std::string_view what, int64_t recorded
     throw request_error(fmt::format("{}: {}: the recording has {}, the layer {}", where, what, recorded, wanted),
                         "a recording fits layers of its own model only");
   return recorded != 0 ? recorded : wanted;
+}
+
+void require_known(const std::string& where, int64_t seen, int64_t experts) {
+  if (seen > experts)
+    throw request_error(
+        fmt::format("{}: expert {} is recorded, but the layer has {} experts", where, seen - 1, experts),
+        fmt::format(
+            "a recording fits layers of its own model only; if those from {} on compute nothing, as in LongCat, "
+            "add --zero-experts {}",
+            experts, seen - experts));
 }
 
 TraceLayer layer_from_rows(const std::string& where, std::string name, std::vector<int32_t> m_sizes, int64_t tokens,

@@ -23,9 +23,12 @@ Trace trace_from_npy(const std::string& bytes, const std::string& where, int64_t
 /// recording has 32, the layer 128".
 int64_t agreed(const std::string& where, std::string_view what, int64_t recorded, int64_t wanted);
 
+/// Exit::request for a recorded expert that the layer lacks: `seen` is the largest number + 1.
+void require_known(const std::string& where, int64_t seen, int64_t experts);
+
 /// A layer from rows per expert. tokens and top_k may be 0 = unknown; one is deduced from the other and the sum, and
-/// top_k is set. Errors (Exit::request, at `where`): a sum that isn't tokens * top_k, an expert with more rows than
-/// tokens.
+/// top_k is set. Errors (Exit::request, at `where`): a sum over tokens * top_k (rows that no expert computed may be
+/// missing), or not a multiple of the one that is known, an expert with more rows than tokens.
 TraceLayer layer_from_rows(const std::string& where, std::string name, std::vector<int32_t> m_sizes, int64_t tokens,
                            int64_t& top_k);
 

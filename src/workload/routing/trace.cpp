@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/embedded.h"
@@ -43,7 +44,11 @@ Routing from_trace(const RoutingSpec& spec, int64_t tokens, int64_t experts, int
   const TraceLayer& layer = layer_of(trace, spec);
   if (layer.tokens == tokens && !layer.topk_ids.empty())
     return routing_from_ids(layer.topk_ids, tokens, top_k, experts);
-  return routing_from_rows(scale_rows(layer.m_sizes, tokens, top_k), tokens, top_k);
+  // As many of the rows as were recorded have an expert that computes them.
+  const auto recorded = std::accumulate(layer.m_sizes.begin(), layer.m_sizes.end(), int64_t{0});
+  const double share = static_cast<double>(recorded) / static_cast<double>(layer.tokens * top_k);
+  const auto rows = std::max<int64_t>(1, std::llround(share * static_cast<double>(tokens * top_k)));
+  return routing_from_rows(scale_rows(layer.m_sizes, tokens, rows), tokens, top_k);
 }
 
 Routing whole_model(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed) {
@@ -72,7 +77,8 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
   if (extension == ".csv") return trace_from_csv(read_text(path), where, experts, top_k);
   if (extension == ".npy") return trace_from_npy(read_text(path), where, experts, top_k);
   throw request_error(fmt::format("{}: the file name doesn't tell the kind of recording", where),
-                      "it must end in .json, .csv or .npy");
+                      extension == ".pt" ? "make JSON of SGLang's dump with scripts/convert_recording.py FILE.pt"
+                                         : "it must end in .json, .csv or .npy");
 }
 
 fs::path trace_file(const RoutingSpec& spec) {
@@ -88,11 +94,11 @@ const TraceLayer& find_layer(const Trace& trace, const std::string& name, const 
   throw request_error(fmt::format("{}: {}", path.string(), unknown.what()), unknown.hint());
 }
 
-std::vector<int32_t> scale_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t top_k) {
+std::vector<int32_t> scale_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t rows) {
   const auto sum = std::accumulate(m_sizes.begin(), m_sizes.end(), int64_t{0});
   const bool fits = std::all_of(m_sizes.begin(), m_sizes.end(), [&](int32_t m) { return m <= tokens; });
-  if (sum == tokens * top_k && fits) return m_sizes;
-  return apportion(std::vector<double>(m_sizes.begin(), m_sizes.end()), tokens * top_k, tokens);
+  if (sum == rows && fits) return m_sizes;
+  return apportion(std::vector<double>(m_sizes.begin(), m_sizes.end()), rows, tokens);
 }
 
 Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, int64_t ep,

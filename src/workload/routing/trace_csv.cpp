@@ -31,7 +31,8 @@ void read_comment(std::string_view line, const std::string& place, Table& table)
   for (const std::string& piece : split(line.substr(1), ',')) {
     const std::vector<std::string> words = split(piece, '=');
     if (words.size() != 2 || (words[0] != "tokens" && words[0] != "top_k" && words[0] != "experts")) continue;
-    table.comments[words[0]] = parse_integer(words[1], fmt::format("{}: {}", place, words[0]), 1, kMaxRows);
+    table.comments[words[0]] = parse_integer(words[1], fmt::format("{}: {}", place, words[0]), 1,
+                                             words[0] == "experts" ? kMaxExperts : kMaxRows);
   }
 }
 
@@ -163,9 +164,7 @@ Trace trace_from_csv(std::string_view text, const std::string& where, int64_t ex
   const int64_t seen = largest(table, &Entry::expert) + 1;
   trace.experts = agreed(where, "experts", comment(table, "experts"), experts);
   if (trace.experts == 0) trace.experts = seen;
-  if (seen > trace.experts || trace.experts > kMaxExperts)
-    throw request_error(
-        fmt::format("{}: expert {} is recorded, but there are {} experts", where, seen - 1, trace.experts));
+  require_known(where, seen, trace.experts);
   trace.top_k = agreed(where, "top_k", comment(table, "top_k"), top_k);
   int64_t tokens = comment(table, "tokens");
   if (ids) {

@@ -1,10 +1,13 @@
-// Recordings in JSON: rows per expert or chosen experts by layer, or a list of loads.
+// Recordings in JSON: rows per expert or chosen experts by layer, or a list of loads or counts.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
+#include "workload/routing/loads.h"
 #include "workload/routing/recording.h"
 #include "workload/routing/routing.h"
 #include "workload/shape.h"
@@ -14,16 +17,25 @@ namespace {
 
 int64_t known(const JsonAt& json, std::string_view key) { return json.has(key) ? json[key].integer() : 0; }
 
-std::vector<int32_t> rows_of(const JsonAt& array, int64_t experts) {
+// Averages are rounded so that their sum is.
+std::vector<int32_t> rows_of(const JsonAt& array, int64_t experts, int64_t tokens) {
   const int64_t size = static_cast<int64_t>(array.size());
-  if (experts != 0 && size != experts) array.fail(fmt::format("has rows of {} experts, expected {}", size, experts));
-  return integers(array, 0, kMaxRows);
+  if (experts != 0 && size != experts)
+    array.fail(fmt::format("has rows of {} experts, expected {}", size, experts),
+               "chosen experts are read as {\"topk_ids\": {\"LAYER\": [[...]]}}");
+  if (std::ranges::all_of(array.value(), [](const Json& value) { return value.is_number_integer(); }))
+    return integers(array, 0, kMaxRows);
+  if (tokens == 0) array.fail("has averages, which are not whole", "write the number of \"tokens\" beside them");
+  const std::vector<double> averages = list_at(array, &JsonAt::number);
+  const double sum = std::accumulate(averages.begin(), averages.end(), 0.0);
+  if (sum > static_cast<double>(kMaxRows)) array.fail(fmt::format("rows sum to {}, over {}", sum, kMaxRows));
+  return apportion(averages, std::llround(sum), kMaxRows);
 }
 
 void read_rows(const JsonAt& layers, int64_t tokens, Trace& trace) {
   for (const auto& item : layers.value().items()) {
     const JsonAt array = layers[item.key()];
-    std::vector<int32_t> rows = rows_of(array, trace.experts);
+    std::vector<int32_t> rows = rows_of(array, trace.experts, tokens);
     trace.experts = static_cast<int64_t>(rows.size());
     add_layer(trace, layer_from_rows(array.where(), item.key(), std::move(rows), tokens, trace.top_k), array.where());
   }
@@ -65,16 +77,21 @@ void read_loads(const JsonAt& loads, int64_t tokens, Trace& trace) {
     if (static_cast<int64_t>(counts.size()) != trace.experts) continue;
     const int64_t own_tokens = load.has("tokens") ? load["tokens"].integer() : tokens;
     trace.top_k = agreed(load.where(), "top_k", known(load, "top_k"), trace.top_k);
-    add_layer(
-        trace,
-        layer_from_rows(counts.where(), load["name"].string(), rows_of(counts, trace.experts), own_tokens, trace.top_k),
-        load.where());
+    add_layer(trace,
+              layer_from_rows(counts.where(), load["name"].string(), rows_of(counts, trace.experts, own_tokens),
+                              own_tokens, trace.top_k),
+              load.where());
   }
 }
 
 }  // namespace
 
 Trace trace_from_json(const JsonAt& json, int64_t experts, int64_t top_k) {
+  if (json.value().is_array()) {  // of layers, or of one
+    const bool one = json.size() > 0 && json.value()[0].is_number();
+    const Json counts = {{"logical_count", one ? Json::array({json.value()}) : json.value()}};
+    return trace_from_json(JsonAt(counts, json.where()), experts, top_k);
+  }
   json.has("schema") ? require_schema(json, "routing") : require_valid(json, "routing");
   Trace trace;
   trace.experts = agreed(json.where(), "experts", known(json, "experts"), experts);
@@ -82,6 +99,11 @@ Trace trace_from_json(const JsonAt& json, int64_t experts, int64_t top_k) {
   const int64_t tokens = known(json, "tokens");
   if (json.has("layers")) read_rows(json["layers"], tokens, trace);
   if (json.has("topk_ids")) read_ids(json["topk_ids"], tokens, trace);
+  if (json.has("logical_count")) {
+    Json layers = Json::object();
+    for (const Json& rows : json["logical_count"].value()) layers[std::to_string(layers.size())] = rows;
+    read_rows(JsonAt(layers, json["logical_count"].where()), tokens, trace);
+  }
   if (json.has("loads")) read_loads(json["loads"], tokens, trace);
   return trace;
 }

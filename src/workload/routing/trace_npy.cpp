@@ -30,6 +30,12 @@ Sizes sizes_of(const NpyArray& array, const std::string& where) {
   const Sizes sizes{shape[0], flat ? 1 : shape[1], shape.back(), flat};
   if (std::count(shape.begin(), shape.end(), 0) > 0)
     throw request_error(fmt::format("{}: a shape of ({}) records nothing", where, fmt::join(shape, ", ")));
+  if (sizes.tokens < sizes.layers)
+    throw request_error(
+        fmt::format("{}: a shape of ({}) may be [layers, tokens, top_k] or [tokens, layers, top_k]", where,
+                    fmt::join(shape, ", ")),
+        "if layers come first, save array.transpose(1, 0, 2); if tokens do, save array[:, LAYER] for a layer, which is "
+        "[tokens, top_k]");
   if (sizes.layers > static_cast<int64_t>(kMaxTraceLayers))
     throw request_error(fmt::format("{}: {} layers, moetune takes at most {}", where, sizes.layers, kMaxTraceLayers));
   if (sizes.top_k > kMaxExperts || sizes.tokens > kMaxRows / sizes.top_k)
@@ -158,10 +164,7 @@ Trace trace_from_npy(const std::string& bytes, const std::string& where, int64_t
     seen = std::max<int64_t>(seen, *std::max_element(ids.back().begin(), ids.back().end()) + 1);
   }
   trace.experts = experts == 0 ? seen : experts;
-  if (seen > trace.experts)
-    throw request_error(
-        fmt::format("{}: expert {} is recorded, but the layer has {} experts", where, seen - 1, experts),
-        "a recording fits layers of its own model only");
+  require_known(where, seen, trace.experts);
   for (size_t layer = 0; layer < ids.size(); ++layer) {
     const std::string name = std::to_string(layer);
     const std::string place = fmt::format("{}: layer {}", where, name);

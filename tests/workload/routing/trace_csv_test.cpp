@@ -86,11 +86,12 @@ TEST(CsvTrace, RefusesTwoLinesForOneThing) {
   EXPECT_EQ(refusal("token,slot,expert\n0,0,1\n0,0,0\n0,1,1\n1,0,0\n"), "t.csv: layer 0: token 0 slot 0 has two lines");
 }
 TEST(CsvTrace, RefusesWrongSumsAndContradictions) {
-  EXPECT_EQ(refusal("# tokens=4, top_k=2\nexpert,rows\n0,4\n1,3\n"),
-            "t.csv: layer 0: rows sum to 7, but 4 tokens with top_k 2 make 8");
+  EXPECT_EQ(refusal("# tokens=4, top_k=2\nexpert,rows\n0,4\n1,4\n2,1\n"),
+            "t.csv: layer 0: rows sum to 9, but 4 tokens with top_k 2 make 8");
   EXPECT_EQ(refusal("# top_k=2\nexpert,rows\n0,4\n1,4\n", 2, 4), "t.csv: top_k: the recording has 2, the layer 4");
-  EXPECT_EQ(refusal("# experts=2\nexpert,rows\n0,4\n2,4\n"), "t.csv: expert 2 is recorded, but there are 2 experts");
-  EXPECT_EQ(refusal("expert,rows\n0,4\n9,4\n", 8, 2), "t.csv: expert 9 is recorded, but there are 8 experts");
+  EXPECT_EQ(refusal("# experts=2\nexpert,rows\n0,4\n2,4\n"),
+            "t.csv: expert 2 is recorded, but the layer has 2 experts");
+  EXPECT_EQ(refusal("expert,rows\n0,4\n9,4\n", 8, 2), "t.csv: expert 9 is recorded, but the layer has 8 experts");
   EXPECT_EQ(refusal("token,slot,expert\n0,0,1\n", 0, 2), "t.csv: top_k: the recording has 1, the layer 2");
   EXPECT_EQ(refusal("# tokens=5\ntoken,slot,expert\n0,0,1\n"),
             "t.csv: the last token is 0, but a comment says 5 tokens");

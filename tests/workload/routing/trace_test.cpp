@@ -12,6 +12,7 @@
 #include "check_routing.h"
 #include "error_of.h"
 #include "temporary_folder.h"
+#include "workload/problem.h"
 #include "workload/routing/routing.h"
 
 namespace moetune {
@@ -64,6 +65,28 @@ TEST(JsonTrace, RefusesAWrongSum) {
   EXPECT_EQ(refusal(R"({"tokens": 4, "layers": {"0": [4, 3, 2]}})").what,
             "t.json: layers.0: rows sum to 9, but that is not a multiple of 4 tokens");
 }
+TEST(JsonTrace, ReadsLessRowsThanTheTokensHaveWhereTheirNumberIsGiven) {
+  const Trace trace = read(R"({"top_k": 2, "tokens": 8, "layers": {"0": [4, 3, 1], "1": [2.5, 0.25, 1.5]}})");
+  EXPECT_EQ(trace.layers[0].m_sizes, (Ints{4, 3, 1}));
+  EXPECT_EQ(trace.layers[1].m_sizes, (Ints{2, 0, 2}));  // 4.25 rows are 4
+  EXPECT_EQ(refusal(R"({"top_k": 2, "layers": {"0": [2.5, 1.5]}})").what,
+            "t.json: layers.0: has averages, which are not whole");
+  EXPECT_EQ(refusal(R"({"top_k": 2, "layers": {"0": [4, 3, 2]}})").hint,
+            "where rows were dropped, write their number of tokens: {\"tokens\": N, \"logical_count\": [...]}, or "
+            "# tokens=N in CSV");
+}
+TEST(JsonTrace, ReadsSglangsCountsAndListsAlone) {
+  for (const char* text : {R"({"logical_count": [[4, 3, 1], [2, 2, 4]]})", "[[4, 3, 1], [2, 2, 4]]"}) {
+    const Trace trace = read(text, 3, 2);
+    ASSERT_EQ(trace.layers.size(), 2u);
+    EXPECT_EQ(trace.layers[1].name, "1");
+    EXPECT_EQ(trace.layers[1].m_sizes, (Ints{2, 2, 4}));
+  }
+  EXPECT_EQ(read("[4, 3, 1]", 3, 2).layers[0].m_sizes, (Ints{4, 3, 1}));
+  const Caught error = refusal("[[0, 1], [1, 2]]", 3, 2);
+  EXPECT_EQ(error.what, "t.json: logical_count.0: has rows of 2 experts, expected 3");
+  EXPECT_EQ(error.hint, R"(chosen experts are read as {"topk_ids": {"LAYER": [[...]]}})");
+}
 TEST(JsonTrace, RefusesAnExpertOverTheTokens) {
   const Caught error = refusal(R"({"top_k": 2, "tokens": 4, "layers": {"0": [5, 3, 0]}})");
   EXPECT_EQ(error.what, "t.json: layers.0: expert 0 has 5 rows, more than the 4 tokens");
@@ -83,8 +106,8 @@ TEST(JsonTrace, RefusesLayersOfOtherSizes) {
 TEST(JsonTrace, RefusesNegativeFractionalAndHugeRows) {
   EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"0": [3, -1]}})").what,
             "t.json: layers.0[1]: must be at least 0, found -1");
-  EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"0": [3, 1.5]}})").what,
-            "t.json: layers.0[1]: expected an integer, found 1.5");
+  EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"0": [3, "1"]}})").what,
+            "t.json: layers.0[1]: expected a number, found a string");
   EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"0": [3, 4294967296]}})").what,
             "t.json: layers.0[1]: 4294967296 is outside 0 to 268435456");
 }
@@ -92,8 +115,9 @@ TEST(JsonTrace, RefusesNothingRecorded) {
   EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {}})").what, "t.json: layers: is empty");
   EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"0": [0, 0]}})").what, "t.json: layers.0: records no rows");
   EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"0": []}})").what, "t.json: layers.0: is empty");
-  EXPECT_EQ(refusal(R"({"a": 1})").what,
-            "t.json: 'layers' is missing, or 'topk_ids' is missing, or 'loads' is missing");
+  EXPECT_EQ(
+      refusal(R"({"a": 1})").what,
+      "t.json: 'layers' is missing, or 'topk_ids' is missing, or 'loads' is missing, or 'logical_count' is missing");
   EXPECT_EQ(refusal(R"({"top_k": 1, "layers": {"0": [1]}, "loads": [{"name": "a", "counts": [1]}]})").what,
             "t.json: may have only one of 'layers', 'loads'");
   EXPECT_EQ(refusal("[1, 2]").exit, Exit::request);
@@ -227,17 +251,44 @@ TEST(FindLayer, TellsTheNearest) {
 
 // ---- scaling and generating
 
-TEST(ScaleRows, KeepsTheRecordedCount) { EXPECT_EQ(scale_rows({4, 3, 1}, 4, 2), (Ints{4, 3, 1})); }
+TEST(ScaleRows, KeepsTheRecordedCount) { EXPECT_EQ(scale_rows({4, 3, 1}, 4, 8), (Ints{4, 3, 1})); }
 TEST(ScaleRows, ScalesByLargestRemainder) {
-  EXPECT_EQ(scale_rows({4, 3, 1}, 8, 2), (Ints{8, 6, 2}));
-  EXPECT_EQ(scale_rows({4, 3, 1}, 2, 2), (Ints{2, 2, 0}));  // 2, 1.5, 0.5: the first of equals
-  EXPECT_EQ(scale_rows({0, 9, 1, 0}, 1000, 1), (Ints{0, 900, 100, 0}));
+  EXPECT_EQ(scale_rows({4, 3, 1}, 8, 16), (Ints{8, 6, 2}));
+  EXPECT_EQ(scale_rows({4, 3, 1}, 2, 4), (Ints{2, 2, 0}));  // 2, 1.5, 0.5: the first of equals
+  EXPECT_EQ(scale_rows({0, 9, 1, 0}, 1000, 1000), (Ints{0, 900, 100, 0}));
 }
 TEST(ScaleRows, NeverGoesOverTheTokens) {
   EXPECT_EQ(scale_rows({4, 2, 2}, 1, 2), (Ints{1, 1, 0}));
-  const Ints rows = scale_rows({1000, 10, 10, 10}, 7, 2);
+  const Ints rows = scale_rows({1000, 10, 10, 10}, 7, 14);
   EXPECT_EQ(rows[0], 7);
   EXPECT_EQ(std::accumulate(rows.begin(), rows.end(), 0), 14);
+}
+
+TEST(TraceRouting, ScalesDroppedRowsAndLeavesZeroExpertsOut) {
+  const TemporaryFolder folder;
+  const std::string counts =
+      "trace:" + folder.write("t.json", R"({"top_k": 2, "tokens": 8, "logical_count": [[4, 3, 1]]})").string();
+  EXPECT_EQ(generate_routing(parse_routing(counts), 16, 3, 2, 1, 0).m_sizes, (Ints{8, 6, 2}));
+  const std::string ids =
+      "trace:" + folder.write("ids.json", R"({"experts": 4, "topk_ids": {"0": [[0, 2], [3, 1]]}})").string();
+  Cell cell;
+  cell.tokens = 2, cell.routing = parse_routing(ids);
+  cell.shape.layer = {.model = "m", .experts = 2, .top_k = 2, .n = 8, .k = 8, .zero_experts = 2};
+  const Problem problem = make_problem(cell);
+  EXPECT_EQ(problem.routing.m_sizes, (Ints{1, 1}));
+  EXPECT_EQ(problem.routing.gather_indices, (Ints{0, 3}));
+  EXPECT_EQ(problem_from_json(JsonAt(to_json(problem), "p")), problem);
+}
+// Each is read right or refused with a remedy.
+TEST(TraceFiles, OfManyMakersAreReadOrRefusedWithARemedy) {
+  const fs::path folder = fs::path(MOETUNE_SOURCE_DIR) / "../shared/data/public_cases";
+  if (!fs::exists(folder)) GTEST_SKIP() << "no ../shared/data beside the sources";
+  EXPECT_EQ(read_trace(folder / "trace-dropped.json", 8, 2).layers[0].m_sizes, (Ints{20, 30, 25, 25, 20, 10, 25, 18}));
+  EXPECT_EQ(read_trace(folder / "trace-avg.json", 8, 2).layers[0].m_sizes, (Ints{21, 30, 25, 25, 20, 10, 25, 18}));
+  EXPECT_EQ(read_trace(folder / "trace-longcat_zero.npy", 24, 12).layers[0].tokens, 64);
+  for (const char* name : {"trace-layers_first.npy", "trace-bare_list.json", "trace-sglang_logical_count.json"})
+    EXPECT_NE(error_of([&] { read_trace(folder / name, 8, 2); }).hint, "") << name;
+  EXPECT_EQ(read_trace(folder / "trace-sglang_logical_count.json", 8, 1).layers[1].tokens, 169);
 }
 
 TEST(TraceRouting, HasTheRecordedRows) {
