@@ -10,10 +10,10 @@ const std::vector<Exporter>& exporters() {
       {"vllm",
        "vLLM's fused MoE configurations (E=...,N=...,device_name=....json), one file a layer; untuned counts "
        "keep its default",
-       export_vllm},
+       nullptr, Server::vllm},
       {"sglang",
        "SGLang's fused MoE configurations, with a second file for the down projection; untuned counts keep its default",
-       export_sglang},
+       nullptr, Server::sglang},
       {"csv", "one row an entry, for spreadsheets and data frames", export_csv},
       {"markdown", "tables by layer, for people", export_markdown},
       {"runtime", "a compact JSON for programs that pick kernels: knobs, cubin and time of each cell", export_runtime},

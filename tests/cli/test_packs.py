@@ -161,7 +161,7 @@ def written(block_m, stages):
 
 def test_vllm_gets_the_configuration_of_the_least_sum(served):
     room = served
-    told = room.ok("export", "t.json", "--format", "vllm", "-o", "v.json").stderr
+    told = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
     assert row(room, "v.json") == written(64, 4)
     assert "the knobs of the pack triton_moe are" in told
     assert "1 of 1 pairs of up and down get one configuration, by the least sum of their times" in told
@@ -169,7 +169,7 @@ def test_vllm_gets_the_configuration_of_the_least_sum(served):
 
 def test_sglang_gets_two_configurations_of_one_block_m(served):
     room = served
-    room.ok("export", "t.json", "--format", "sglang", "-o", "s/")
+    room.ok("export", "t.json", "--format", "sglang", "--unproven", "-o", "s/")
     up, = (room.path / "s").glob("*H200.json")
     down, = (room.path / "s").glob("*_down.json")
     assert row(room, up) == written(64, 3)
@@ -186,16 +186,16 @@ def test_a_report_maps_the_tiles_of_a_pack(served):
 def test_without_its_journal_up_and_down_are_not_joined(served):
     room = served
     (room.path / "t.json.journal.jsonl").rename(room.path / "kept.jsonl")
-    told = room.ok("export", "t.json", "--format", "vllm", "-o", "v.json").stderr
+    told = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
     assert row(room, "v.json") == written(16, 3)
     assert "name the journal of the run with --journal" in told
-    room.ok("export", "t.json", "--format", "vllm", "-o", "v.json", "--journal", "kept.jsonl")
+    room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json", "--journal", "kept.jsonl")
     assert row(room, "v.json") == written(64, 4)
     assert "--journal has no effect without --format vllm or sglang" in room.error(2, "export", "t.json", "--format", "csv", "--journal", "kept.jsonl")
-    room.error(2, "export", "t.json", "--format", "vllm", "-o", "kept.jsonl", "--journal", "kept.jsonl")
+    room.error(2, "export", "t.json", "--format", "vllm", "--unproven", "-o", "kept.jsonl", "--journal", "kept.jsonl")
     other = (room.path / "kept.jsonl").read_text().replace("NVIDIA H200", "NVIDIA H100")
     room.write("other.jsonl", other)
-    told = room.error(3, "export", "t.json", "--format", "vllm", "--journal", "other.jsonl")
+    told = room.error(3, "export", "t.json", "--format", "vllm", "--unproven", "--journal", "other.jsonl")
     assert "it is of 'NVIDIA H100', the table is of 'NVIDIA H200'" in told
 
 
@@ -209,7 +209,7 @@ def test_a_journal_of_another_build_is_refused(served, name, value):
     lines[0]["environment"] = {"identity": {**table["environment"]["identity"], name: value}}
     room.write("t.json.journal.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     words = f'its environment has {name} "{value}", the table\'s "{table["environment"]["identity"][name]}"'
-    for command in (["export", "t.json", "--format", "vllm", "-o", "v.json"], ["report", "t.json"]):
+    for command in (["export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json"], ["report", "t.json"]):
         text = room.error(3, *command, "--journal", "t.json.journal.jsonl")
         assert "is of another run than the table: " + words in text
         assert "t.json.journal.jsonl is left out: " + words in room.ok(*command).stderr
@@ -222,7 +222,7 @@ def test_the_winner_of_both_projections_is_exported_though_another_was_screened_
     for entry in table["entries"]:
         entry["candidate"], entry["measurement"] = triton(16, 3), us(31)
     room.write("t.json", table)
-    told = room.ok("export", "t.json", "--format", "vllm", "-o", "v.json").stderr
+    told = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
     assert row(room, "v.json") == written(16, 3) and "at worst 0.0 % over the winners of each" in told
 
 

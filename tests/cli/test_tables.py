@@ -76,7 +76,7 @@ def test_lookup_prefers_few_tokens_of_another_routing_to_many_of_the_same(room):
 
 def test_a_folder_is_made_for_vllm(room):
     room.write("gpu.json", gpu_table(room, TRITON))
-    result = room.ok("export", "gpu.json", "--format", "vllm", "-o", "ex/qwen-vllm")
+    result = room.ok("export", "gpu.json", "--format", "vllm", "--unproven", "-o", "ex/qwen-vllm")
     assert os.listdir(room.path / "ex/qwen-vllm") == [VLLM_NAME]
     assert f"wrote ex/qwen-vllm/{VLLM_NAME}" in result.stderr
     assert "looks for the file name" not in result.stderr
@@ -84,24 +84,24 @@ def test_a_folder_is_made_for_vllm(room):
 
 def test_a_json_name_is_one_file(room):
     room.write("gpu.json", gpu_table(room, TRITON))
-    result = room.ok("export", "gpu.json", "--format", "vllm", "-o", "ex/mine.json")
+    result = room.ok("export", "gpu.json", "--format", "vllm", "--unproven", "-o", "ex/mine.json")
     assert os.listdir(room.path / "ex") == ["mine.json"]
     assert f"vllm looks for the file name {VLLM_NAME}" in result.stderr
 
 
 def test_a_json_name_for_two_files_is_refused(room):
     table = sglang_table(room)
-    text = room.error(2, "export", table, "--format", "sglang", "-o", "mine.json")
+    text = room.error(2, "export", table, "--format", "sglang", "--unproven", "-o", "mine.json")
     assert "mine.json is one file, but the table makes 2 files: E=4,N=32" in text and "_down.json" in text
     assert not (room.path / "mine.json").exists()
-    room.ok("export", table, "--format", "sglang", "-o", "folder")
+    room.ok("export", table, "--format", "sglang", "--unproven", "-o", "folder")
     assert len(os.listdir(room.path / "folder")) == 2
 
 
 def test_a_file_in_the_folders_place_is_refused(room):
     room.write("gpu.json", gpu_table(room, TRITON))
     room.write("taken", "mine")
-    room.error(2, "export", "gpu.json", "--format", "vllm", "-o", "taken")
+    room.error(2, "export", "gpu.json", "--format", "vllm", "--unproven", "-o", "taken")
     assert (room.path / "taken").read_text() == "mine"
 
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <system_error>
 
 #include "base/system/file.h"
@@ -22,9 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ExportOptions {
-  std::string table, format, output, journal;
-  std::vector<std::string> archs, routings;
-  bool no_cache = false;
+  std::string table, format, output, journal, tp, triton;
+  std::vector<std::string> archs, routings, bases, times;
+  bool no_cache = false, unproven = false;
 };
 
 // "the table makes 2 files: a.json, b.json".
@@ -54,6 +55,8 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
   Files files;
   add_input(files, "TABLE", options.table);
   add_input(files, "--journal", options.journal);
+  for (const std::string& base : options.bases) add_input(files, "--base", base);
+  for (const std::string& times : options.times) add_input(files, "--times", times);
   std::vector<fs::path> paths;
   for (const ExportedFile& file : result.files) {
     if (folder && file.name.empty())
@@ -94,18 +97,31 @@ TunedTable of_routings(TunedTable table, const ExportOptions& options, const Ter
   return table;
 }
 
-bool is_serving(const ExportOptions& options) { return options.format == "vllm" || options.format == "sglang"; }
+// The cells of ranks of those numbers alone.
+TunedTable of_tp(TunedTable table, const ExportOptions& options) {
+  if (options.tp.empty()) return table;
+  const std::vector<int64_t> wanted = parse_integers(options.tp, "--tp", 1, kMaxSide);
+  std::set<int64_t> there;
+  for (const Entry& entry : table.entries) there.insert(entry.cell.shape.layer.tp);
+  for (const int64_t tp : wanted)
+    if (!there.contains(tp))
+      throw Error(Exit::no, fmt::format("{} has no cells of tp {}", options.table, tp),
+                  fmt::format("it has {}; tune with --tp {}", fmt::join(there, ", "), tp));
+  const auto other = [&](const Shape& shape) { return std::ranges::find(wanted, shape.layer.tp) == wanted.end(); };
+  std::erase_if(table.entries, [&](const Entry& entry) { return other(entry.cell.shape); });
+  std::erase_if(table.choices, [&](const RobustChoice& choice) { return other(choice.shape()); });
+  return table;
+}
 
 // Servers run up and down with one sorting of the rows, vLLM with one configuration: those of a pack are joined.
-TunedTable joined(const TunedTable& table, const ExportOptions& options, const Catalog& catalog,
+TunedTable joined(const TunedTable& table, const std::optional<JournalContents>& journal, const ExportOptions& options,
                   const Terminal& terminal) {
-  if (!is_serving(options) || !has_pairs(table)) return table;
+  if (!has_pairs(table)) return table;
   const auto stay_apart = [&](const std::string& why) {
     note(terminal, fmt::format("up and down are not joined by their times: {}", why));
     return table;
   };
   if (!table.choices.empty()) return stay_apart("the table's robust choices are exported");
-  const std::optional<JournalContents> journal = find_journal(options.journal, options.table, table, catalog, terminal);
   if (!journal) return stay_apart("name the journal of the run with --journal");
   const std::vector<std::string> shared =
       options.format == "vllm" ? std::vector<std::string>() : std::vector<std::string>{"BLOCK_SIZE_M"};
@@ -115,19 +131,63 @@ TunedTable joined(const TunedTable& table, const ExportOptions& options, const C
   return result;
 }
 
+// The times of candidates in a file of `moetune bench`.
+void read_times(const std::string& file, const TunedTable& table, const Catalog& catalog,
+                std::vector<TimedCandidate>& times) {
+  const Json json = read_json(file);
+  const JsonAt root(json, file);
+  require_schema(root, "bench");
+  if (const std::string device = root["device"]["name"].string(); device != table.device.name)
+    throw machine_error(fmt::format("--times: {} is of {}, the table of {}", file, device, table.device.name));
+  each(root["points"], [&](const JsonAt& point) {
+    if (point["status"].string() == name(Status::ok) && point["contender"].has("candidate"))
+      times.push_back({cell_from_json(point["cell"]), candidate_from_json(point["contender"]["candidate"], catalog),
+                       measurement_from_json(point["measurement"]).time});
+  });
+}
+
+Export serve(Server server, const TunedTable& table, const ExportOptions& options, const Catalog& catalog,
+             const Terminal& terminal) {
+  ServingRequest request{.measured = &table, .unproven = options.unproven};
+  for (const std::string& base : options.bases) {
+    if (!fs::exists(base)) throw request_error(fmt::format("--base {}: no such file or folder", base));
+    request.bases.emplace_back(base);
+  }
+  if (!options.triton.empty()) {
+    std::string version = options.triton;
+    std::ranges::replace(version, '.', '_');
+    if (version.find_first_not_of("0123456789_") != std::string::npos)
+      throw request_error(fmt::format("--triton: '{}' is not a version such as 3.6.0", options.triton));
+    request.folder = fmt::format("configs/triton_{}/", version);
+  }
+  for (const std::string& file : options.times) read_times(file, table, catalog, request.timed);
+  const std::optional<JournalContents> journal = find_journal(options.journal, options.table, table, catalog, terminal);
+  request.journal = journal ? &*journal : nullptr;
+  Export result = export_serving(server, joined(table, journal, options, terminal), request);
+  for (const fs::path& base : request.bases)
+    if (!fs::is_directory(base) && std::ranges::none_of(result.files, [&](const ExportedFile& file) {
+          return fs::path(file.name).filename() == base.filename();
+        }))
+      throw request_error(fmt::format("--base {}: no file of the export has this name", base.string()),
+                          files_text(result));
+  return result;
+}
+
 Exit run_export(ExportOptions options, const Invocation& invocation) {
   if (options.output == "-") options.output.clear();
   const Exporter& exporter = find_exporter(options.format);
   const Catalog catalog;
-  const TunedTable table = of_routings(read_table(options.table, catalog), options, invocation.terminal);
-  if (!exporter.write)
+  const TunedTable table =
+      of_tp(of_routings(read_table(options.table, catalog), options, invocation.terminal), options);
+  if (!exporter.write && !exporter.server)
     return export_kernels(table,
                           {.table = options.table,
                            .output = options.output,
                            .archs = arch_names(options.archs),
                            .cache = !options.no_cache},
                           catalog, invocation.terminal);
-  const Export result = exporter.write(joined(table, options, catalog, invocation.terminal));
+  const Export result =
+      exporter.server ? serve(*exporter.server, table, options, catalog, invocation.terminal) : exporter.write(table);
   for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
   if (result.files.empty())
     throw Error(Exit::no, fmt::format("{}: no entry of the table can be written as {}", options.table, options.format));
@@ -157,6 +217,16 @@ void declare_export(OptionSet& set, ExportOptions& options) {
   set.value(
       "--journal", options.journal, "FILE",
       "For vllm and sglang: times for choosing the one configuration of up and down of a pack [the one beside TABLE]");
+  set.list("--base", options.bases, "FILE",
+           "For vllm and sglang: files that the program bundles for the same layer, or their folder; their rows stay "
+           "where no winner is faster");
+  set.list(
+      "--times", options.times, "FILE",
+      "For vllm and sglang: more times of candidates in the table's cells, as 'moetune bench -o FILE' writes them");
+  set.flag("--unproven", options.unproven,
+           "For vllm and sglang: winners too whose gain over the program's own rows was not measured");
+  set.value("--triton", options.triton, "VERSION", "For sglang: put the files into configs/triton_X_Y_Z");
+  set.value("--tp", options.tp, "LIST", "Only winners of layers that so many ranks share");
   set.list("--routing", options.routings, "LIST", "Only winners of these routings, such as zipf:1.0", routing_words);
   set.list("--arch", options.archs, "LIST", "Kernels for these architectures too, such as sm_80");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");

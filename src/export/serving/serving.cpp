@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
+#include <limits>
+#include <span>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -13,12 +16,19 @@
 namespace moetune {
 namespace {
 
-// SGLang lacks vLLM's rule for the H200 family.
+// vLLM: runs of white space and '/' are '_', and the H200 family is one device. SGLang: each space is '_'.
 std::string device_part(Server server, const std::string& device) {
   const auto is_safe = [](unsigned char c) {
     return std::isalnum(c) || std::string_view("-_.+()").find(static_cast<char>(c)) != std::string_view::npos;
   };
-  std::string part = device;
+  std::string part;
+  for (const char c : device) {
+    const bool space = std::isspace(static_cast<unsigned char>(c));
+    if (server == Server::sglang ? c == ' ' : space || c == '/')
+      part += server == Server::vllm && space && part.ends_with(' ') ? "" : std::string(1, c == '/' ? '_' : ' ');
+    else
+      part += c;
+  }
   std::replace(part.begin(), part.end(), ' ', '_');
   if (part.empty() || !std::ranges::all_of(part, is_safe))
     throw request_error(fmt::format("the device name '{}' cannot be part of a file name", device));
@@ -26,6 +36,31 @@ std::string device_part(Server server, const std::string& device) {
   const bool h200 = std::find(words.begin(), words.end(), "H200") != words.end();
   return server == Server::vllm && h200 ? "NVIDIA_H200" : part;
 }
+
+// Widths that a server pads: of the names of models that begin so.
+struct Padding {
+  Server server;
+  std::string_view model;
+  int64_t width, padded;
+};
+constexpr Padding kPaddings[] = {{Server::vllm, "kimi-k3", 192, 256}};
+
+// The row of up to so many tokens; `per_expert`: so many for each expert.
+struct DefaultRow {
+  int64_t last;
+  bool per_expert;
+  ServingRow row;
+};
+constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
+constexpr DefaultRow kSglang16[] = {{1, true, {16, 32, 64, 1, 4, 3, {}}}, {kNoEnd, false, {64, 64, 32, 8, 4, 3, {}}}};
+constexpr DefaultRow kSglangBlock[] = {{kNoEnd, false, {64, 128, 128, 32, 4, 3, {}}}};
+constexpr DefaultRow kSglangFp8[] = {{1, true, {64, 128, 128, 1, 4, 4, {}}},
+                                     {kNoEnd, false, {128, 256, 128, 32, 8, 4, {}}}};
+constexpr DefaultRow kVllmBlock[] = {{4, false, {16, 64, 128, 1, 4, 4, {}}},
+                                     {8, false, {16, 64, 128, 1, 4, 3, {}}},
+                                     {16, false, {16, 128, 128, 1, 4, 3, {}}},
+                                     {64, false, {16, 128, 128, 32, 4, 3, {}}},
+                                     {kNoEnd, false, {64, 128, 128, 32, 4, 3, {}}}};
 
 }  // namespace
 
@@ -37,17 +72,28 @@ const std::vector<int64_t>& serving_token_counts() {
   return counts;
 }
 
-// get_default_config of either program, for operands that aren't quantised.
-ServingRow default_row(Server server, int64_t tokens, int64_t experts) {
-  if (server == Server::sglang)
-    return tokens <= experts ? ServingRow{.block_m = 16, .block_n = 32, .block_k = 64, .group_m = 1, .use_tma = {}}
-                             : ServingRow{.block_m = 64, .block_n = 64, .block_k = 32, .group_m = 8, .use_tma = {}};
+const ServingRow& nearest_row(const ServingRows& rows, int64_t tokens) {
+  return std::ranges::min_element(rows, {}, [&](const auto& row) { return std::abs(row.first - tokens); })->second;
+}
+
+// get_default_config of either program.
+ServingRow default_row(Server server, int64_t tokens, int64_t experts, const ServingFormat& format) {
+  const bool fp8 = format.dtype == Dtype::fp8, block = format.scales == ScaleKind::block;
+  if (server == Server::sglang || block) {
+    std::span<const DefaultRow> rows = kSglang16;
+    if (fp8) rows = kSglangFp8;
+    if (block) rows = kSglangBlock;
+    if (block && server == Server::vllm) rows = kVllmBlock;
+    return std::ranges::find_if(
+               rows, [&](const DefaultRow& one) { return tokens <= one.last * (one.per_expert ? experts : 1); })
+        ->row;
+  }
   return {.block_m = tokens <= 32    ? 16
                      : tokens <= 96  ? 32
                      : tokens <= 512 ? 64
                                      : 128,
           .block_n = tokens <= 64 ? 64 : 128,
-          .block_k = tokens <= 64 ? 128 : 64,
+          .block_k = tokens <= 64 || fp8 ? 128 : 64,
           .group_m = tokens / std::max<int64_t>(experts, 1) > 128 ? 16 : 1,
           .warps = tokens <= 128 ? 4 : 8,
           .stages = tokens <= 32 ? 4 : 3,
@@ -55,17 +101,47 @@ ServingRow default_row(Server server, int64_t tokens, int64_t experts) {
 }
 
 std::string serving_file_name(Server server, int64_t experts, int64_t intermediate, const std::string& device,
-                              Dtype dtype, bool down) {
-  return fmt::format("E={},N={},device_name={}{}{}.json", experts, intermediate, device_part(server, device),
-                     dtype == Dtype::fp32 ? ",dtype=float32" : "", down ? "_down" : "");
+                              const ServingFormat& format, bool down) {
+  std::string part = format.dtype == Dtype::fp32  ? ",dtype=float32"
+                     : format.dtype == Dtype::fp8 ? ",dtype=fp8_w8a8"
+                                                  : "";
+  if (format.scales == ScaleKind::block)
+    part += server == Server::vllm ? ",block_shape=[128,128]" : ",block_shape=[128, 128]";
+  if (format.scales == ScaleKind::channel && server == Server::sglang) part += ",per_channel_quant=True";
+  return fmt::format("E={},N={},device_name={}{}{}.json", experts, intermediate, device_part(server, device), part,
+                     down ? "_down" : "");
+}
+
+int64_t padded_width(Server server, const std::string& model, int64_t intermediate) {
+  for (const Padding& one : kPaddings)
+    if (one.server == server && model.starts_with(one.model) && one.width == intermediate) return one.padded;
+  return intermediate;
+}
+
+ServingRows read_serving(const std::filesystem::path& path) {
+  const Json json = read_json(path, Dialect::python);
+  if (!json.is_object()) JsonAt(json, path.string()).fail("expected an object");
+  ServingRows rows;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "triton_version") continue;
+    const JsonAt at(value, fmt::format("{}: {}", path.string(), key));
+    ServingRow row;
+    const auto take = [&](int64_t& size, const char* knob) { size = at[knob].integer(1, kMaxSide); };
+    take(row.block_m, kBlockM), take(row.block_n, kBlockN), take(row.block_k, kBlockK);
+    take(row.group_m, kGroupM), take(row.warps, kWarps), take(row.stages, kStages);
+    if (at.has("USE_TMA")) row.use_tma = at["USE_TMA"].boolean();
+    rows.emplace_back(parse_integer(key, at.where(), 1, kMaxRows), row);
+  }
+  if (rows.empty()) throw request_error(fmt::format("{}: has no rows", path.string()));
+  return rows;
 }
 
 std::string serving_text(const ServingRows& rows) {
   Json json = Json::object();
   for (const auto& [tokens, row] : rows) {
     Json& item = json[std::to_string(tokens)];
-    item = {{"BLOCK_SIZE_M", row.block_m}, {"BLOCK_SIZE_N", row.block_n}, {"BLOCK_SIZE_K", row.block_k},
-            {"GROUP_SIZE_M", row.group_m}, {"num_warps", row.warps},      {"num_stages", row.stages}};
+    item = {{kBlockM, row.block_m}, {kBlockN, row.block_n}, {kBlockK, row.block_k},
+            {kGroupM, row.group_m}, {kWarps, row.warps},    {kStages, row.stages}};
     if (row.use_tma) item["USE_TMA"] = *row.use_tma;
   }
   return json.dump(4) + "\n";

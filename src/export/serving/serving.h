@@ -1,7 +1,8 @@
 // The tuned-configuration files of vLLM and SGLang: their rows, names and defaults, which entries of a table become
-// which rows, and one configuration for both projections of a layer.
+// which rows, one configuration for both projections of a layer, and what is known of the times of the servers' rows.
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,10 +11,18 @@
 #include <utility>
 #include <vector>
 
+#include "export/exporter.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"
 
 namespace moetune {
+
+/// What multiplies, as the servers' names tell it apart; scales of fp8.
+struct ServingFormat {
+  Dtype dtype = Dtype::bf16;
+  ScaleKind scales = ScaleKind::none;
+  bool operator==(const ServingFormat&) const = default;
+};
 
 /// Knobs of the fused Triton kernel that both run for an MoE layer.
 struct ServingRow {
@@ -24,22 +33,34 @@ struct ServingRow {
   bool operator==(const ServingRow&) const = default;
 };
 
+/// Its knobs.
+inline constexpr const char *kBlockM = "BLOCK_SIZE_M", *kBlockN = "BLOCK_SIZE_N", *kBlockK = "BLOCK_SIZE_K",
+                            *kGroupM = "GROUP_SIZE_M", *kWarps = "num_warps", *kStages = "num_stages";
+
 /// Token count -> row, in the order of the file.
 using ServingRows = std::vector<std::pair<int64_t, ServingRow>>;
 
-enum class Server { vllm, sglang };
 std::string_view name(Server server);
+
+/// The row that a server takes: that of the nearest key, the first of equally near ones.
+const ServingRow& nearest_row(const ServingRows& rows, int64_t tokens);
 
 /// Token counts that their own tuners fill.
 const std::vector<int64_t>& serving_token_counts();
 
 /// What the server runs for `tokens` where it has no file; `experts` are those of one rank.
-ServingRow default_row(Server server, int64_t tokens, int64_t experts);
+ServingRow default_row(Server server, int64_t tokens, int64_t experts, const ServingFormat& format = {});
 
 /// The file name that the server looks for. `intermediate` is one rank's, after the SwiGLU halving; `down` is SGLang's
 /// second file. Exit::request for a device name that no file can have.
 std::string serving_file_name(Server server, int64_t experts, int64_t intermediate, const std::string& device,
-                              Dtype dtype, bool down);
+                              const ServingFormat& format, bool down);
+
+/// The width that the server gives the experts of a model in place of `intermediate`.
+int64_t padded_width(Server server, const std::string& model, int64_t intermediate);
+
+/// A server's file, in its order. Exit::request, with the place, for one that it would not read.
+ServingRows read_serving(const std::filesystem::path& path);
 
 /// Indent 4 and a newline at the end, as both programs write them.
 std::string serving_text(const ServingRows& rows);
@@ -56,8 +77,10 @@ using ServingWinners = std::map<int64_t, ServingWinner>;  // by token count
 struct ServingLayer {
   int64_t experts = 0;       // of the rank
   int64_t intermediate = 0;  // of the rank, after the SwiGLU halving
-  Dtype dtype = Dtype::bf16;
-  ServingWinners up, down;
+  ServingFormat format = {};
+  std::string model = {};
+  ServingWinners up = {}, down = {};
+  std::vector<Cell> cells = {};  // forward cells of the table, of all routings
 };
 
 /// The layers of a table that have a forward winner. Notes name what was left out and what was assumed. Of several
@@ -77,9 +100,24 @@ std::optional<ServingRow> serving_row(const Candidate& candidate);
 bool is_packed(const Candidate& candidate);
 
 /// Equal for the two projections of one layer.
-using LayerKey = std::tuple<std::string, int64_t, int64_t, Dtype, int64_t, int64_t, int64_t>;
+using LayerKey = std::tuple<std::string, int64_t, int64_t, std::string, int64_t, int64_t, int64_t>;
 LayerKey key_of_layer(const Layer& layer);
 inline int64_t hidden_size(const Layer& layer) { return layer.projection == Projection::up ? layer.k : layer.n; }
+
+/// Times of rows in the cells of a table: those timed after the run, contenders of robust choices, winners and their
+/// rivals, and the trials of the journal, in this order.
+class ServingTimes {
+ public:
+  ServingTimes(const TunedTable& table, const ServingRequest& request);
+  /// Nothing where the row was not timed in the cell.
+  std::optional<Estimate> find(const Cell& cell, const ServingRow& row) const;
+  /// A candidate of the table's pack with these knobs, as text.
+  std::string text_of(const ServingRow& row) const;
+
+ private:
+  std::map<std::string, std::vector<std::pair<ServingRow, Estimate>>> times_;  // by id
+  Candidate sample_;
+};
 
 /// Whether the table has forward winners of one pack for both projections of a layer, token count, routing and seed.
 bool has_pairs(const TunedTable& table);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "base/error.h"
@@ -13,51 +14,131 @@
 namespace moetune {
 namespace {
 
-// How the rows of one file were chosen.
-struct Tally {
-  std::vector<int64_t> tuned;             // token counts
-  std::map<std::string, int64_t> pinned;  // reason why the default replaces a winner -> how many
+// The rows of one token count: up's, or down's where it is alone; and down's of SGLang's second file.
+struct RowPair {
+  ServingRow first, second;
+  bool operator==(const RowPair&) const = default;
 };
 
-std::string not_of_a_pack(const Candidate& candidate) {
-  return fmt::format("winners of {} are of another kernel than the server's", candidate.variant->name);
-}
+constexpr int64_t kServed = 8192;  // files are exact at least up to so many tokens
+
+// How the rows of one layer were chosen.
+struct Tally {
+  std::set<int64_t> tuned, down_tuned;     // token counts with a winner's row in the file, in that of down
+  std::map<std::string, int64_t> refused;  // reason why the server's own row replaces a winner -> how many
+  std::set<std::string> untimed = {};      // candidates whose times would say more
+};
+constexpr const char *kUntimed = "the times of both rows are not known for all routings",
+                     *kNotFaster = "it is not faster by more than the noise for all routings";
 
 struct Writer {
   Server server;
   const TunedTable& table;
   const ServingLayer& layer;
+  const ServingRequest& request;
+  const ServingTimes& times;
+  ServingRows base = {}, down_base = {};  // of the server's own files; empty if there are none
 
-  ServingRow row(const ServingWinners& winners, int64_t tokens, Tally& tally) const {
-    const auto found = winners.find(tokens);
-    if (found != winners.end()) {
-      if (const auto row = serving_row(found->second.candidate)) {
-        tally.tuned.push_back(tokens);
-        return *row;
-      }
-      ++tally.pinned[not_of_a_pack(found->second.candidate)];
-    }
-    return default_row(server, tokens, layer.experts);
+  bool two_files() const { return server == Server::sglang; }
+  bool from_down() const { return !two_files() && layer.up.empty(); }
+  bool has_blocks() const { return layer.format.scales == ScaleKind::block; }
+  const ServingWinners& winners() const { return from_down() ? layer.down : layer.up; }
+
+  std::string file_name(bool down) const {
+    return serving_file_name(server, layer.experts, padded_width(server, layer.model, layer.intermediate),
+                             table.device.name, layer.format, down);
+  }
+  std::string own_text() const { return base.empty() ? fmt::format("{}'s default", name(server)) : "rows of --base"; }
+
+  // What the server runs without the export. A BLOCK_SIZE_K over the block is silently wrong in SGLang.
+  RowPair own(int64_t tokens) const {
+    RowPair pair;
+    pair.first = base.empty() ? default_row(server, tokens, layer.experts, layer.format) : nearest_row(base, tokens);
+    pair.second = down_base.empty() ? pair.first : nearest_row(down_base, tokens);
+    if (down_base.empty()) pair.second.use_tma = false;
+    pair.second.block_m = pair.first.block_m;
+    if (has_blocks() && two_files())
+      for (ServingRow* row : {&pair.first, &pair.second}) row->block_k = std::min<int64_t>(row->block_k, 128);
+    return pair;
   }
 
-  // Both GEMMs use one sorting of the rows, so down must have the block_m of up: the winner where it has that value,
-  // else the first of its ties that has it.
-  ServingRow down_row(int64_t tokens, int64_t block_m, Tally& tally) const {
-    ServingRow fallback = default_row(server, tokens, layer.experts);
-    fallback.block_m = block_m;
-    const auto found = layer.down.find(tokens);
-    if (found == layer.down.end()) return fallback;
-    const ServingWinner& winner = found->second;
+  // Of several candidates the first whose row the server can run, with that BLOCK_SIZE_M unless it is 0; else why not.
+  std::optional<ServingRow> row_of(const ServingWinner& winner, bool ties, int64_t block_m, std::string& reason) const {
     std::vector<Candidate> choices = {winner.candidate};
-    choices.insert(choices.end(), winner.ties.begin(), winner.ties.end());
-    for (const Candidate& candidate : choices)
-      if (const auto row = serving_row(candidate); row && row->block_m == block_m) {
-        tally.tuned.push_back(tokens);
-        return *row;
-      }
-    ++tally.pinned[is_triton(winner.candidate) ? "it has another BLOCK_SIZE_M than up"
-                                               : not_of_a_pack(winner.candidate)];
-    return fallback;
+    if (ties) choices.insert(choices.end(), winner.ties.begin(), winner.ties.end());
+    for (const Candidate& candidate : choices) {
+      const auto row = serving_row(candidate);
+      if (!row)
+        reason = fmt::format("winners of {} are of another kernel than the server's", candidate.variant->name);
+      else if (has_blocks() && row->block_k != 64 && row->block_k != 128)
+        reason = "over blocks of 128 a BLOCK_SIZE_K must be 64 or 128";
+      else if (block_m != 0 && row->block_m != block_m)
+        reason = "it has another BLOCK_SIZE_M than up";
+      else
+        return row;
+    }
+    return std::nullopt;
+  }
+
+  // The rows of winners at two counts, the server's own where there are none.
+  RowPair rows(int64_t first, int64_t second, RowPair pair, Tally& tally) const {
+    std::string reason;
+    const auto up = winners().find(first), down = layer.down.find(second);
+    const auto refuse = [&] {
+      if (!reason.empty()) ++tally.refused[reason];
+      reason.clear();
+    };
+    if (up != winners().end()) {
+      if (const auto row = row_of(up->second, false, 0, reason)) tally.tuned.insert(first), pair.first = *row;
+      refuse();
+    }
+    pair.second.block_m = pair.first.block_m;
+    if (!two_files() || down == layer.down.end()) return pair;
+    // Both GEMMs use one sorting of the rows, so down must have the block_m of up.
+    if (const auto row = row_of(down->second, true, pair.first.block_m, reason)) {
+      tally.down_tuned.insert(second), pair.second = *row, pair.second.use_tma = false;
+      reason.clear();
+    }
+    refuse();
+    return pair;
+  }
+
+  // Why not to write `ours` for that many tokens; empty where it is faster for every routing of the table.
+  std::string refusal(int64_t tokens, const RowPair& ours, const RowPair& replaced, Tally& tally) const {
+    struct Sum {
+      double high = 0, low = 0;  // of ours, at most; of what the server runs, at least
+      bool timed = true;
+    };
+    std::map<std::pair<std::string, uint64_t>, Sum> sums;  // over the projections
+    const auto launched = [&](ServingRow row) {            // vLLM clamps
+      if (has_blocks()) row.block_k = std::min<int64_t>(row.block_k, 128);
+      return row;
+    };
+    for (const Cell& cell : layer.cells) {
+      const bool second = two_files() && cell.shape.layer.projection == Projection::down;
+      const ServingRow &row = second ? ours.second : ours.first, &old = second ? replaced.second : replaced.first;
+      if (cell.tokens != tokens || row == launched(old)) continue;
+      const auto time = times.find(cell, row), other = times.find(cell, launched(old));
+      Sum& sum = sums[{text(cell.routing), cell.seed}];
+      sum.timed = sum.timed && time && other;
+      if (time && other) sum.high += time->high, sum.low += other->low;
+      if (!time) tally.untimed.insert(times.text_of(row));
+      if (!other && old.use_tma != true) tally.untimed.insert(times.text_of(launched(old)));
+    }
+    if (std::ranges::any_of(sums,
+                            [](const auto& one) { return one.second.timed && one.second.high >= one.second.low; }))
+      return kNotFaster;
+    const bool timed = std::ranges::all_of(sums, [](const auto& one) { return one.second.timed; });
+    return request.unproven || (timed && !sums.empty()) ? "" : kUntimed;
+  }
+
+  // Token counts of winners; vLLM has up's alone.
+  std::set<int64_t> counts() const {
+    std::set<int64_t> counts;
+    for (const auto& [tokens, winner] : winners()) counts.insert(tokens);
+    for (const auto& [tokens, winner] : layer.down)
+      if (two_files()) counts.insert(tokens);
+    return counts;
   }
 
   bool down_wins_like_up() const {
@@ -66,116 +147,169 @@ struct Writer {
       return up != layer.up.end() && up->second.candidate == winner.second.candidate;
     });
   }
-
-  std::set<int64_t> token_counts() const {
-    std::set<int64_t> counts(serving_token_counts().begin(), serving_token_counts().end());
-    const bool up_alone = server == Server::vllm && !layer.up.empty();
-    for (const auto& [tokens, winner] : layer.up) counts.insert(tokens);
-    for (const auto& [tokens, winner] : layer.down)
-      if (!up_alone) counts.insert(tokens);
-    return counts;
-  }
-
-  std::string file_name(bool down) const {
-    return serving_file_name(server, layer.experts, layer.intermediate, table.device.name, layer.dtype, down);
-  }
 };
 
-void tell(const Writer& writer, const std::string& file, const Tally& tally, std::vector<std::string>& notes) {
-  const std::string_view server = name(writer.server);
-  if (tally.tuned.size() == writer.token_counts().size())
+void tell(const Writer& writer, const std::string& file, const std::set<int64_t>& tuned,
+          std::vector<std::string>& notes) {
+  const auto& counts = serving_token_counts();
+  if (std::ranges::all_of(counts, [&](int64_t count) { return tuned.contains(count); }))
     notes.push_back(fmt::format("{}: tuned for all of its token counts", file));
-  else if (!tally.tuned.empty())
-    notes.push_back(fmt::format("{}: tuned for {} tokens; the other rows are {}'s default", file,
-                                fmt::join(tally.tuned, ", "), server));
-  for (const auto& [reason, count] : tally.pinned)
-    notes.push_back(fmt::format("{}: {} {} replaced by {}'s default: {}", file, count,
-                                count == 1 ? "winner is" : "winners are", server, reason));
+  else if (!tuned.empty())
+    notes.push_back(
+        fmt::format("{}: tuned for {} tokens; the other rows are {}", file, fmt::join(tuned, ", "), writer.own_text()));
 }
 
-// The rows of one token count: up's, or down's where it is alone; and down's of SGLang's second file.
-struct RowPair {
-  ServingRow first, second;
-  bool operator==(const RowPair&) const = default;
-};
-
-// Where a file changes from the row of a token count to that of the next.
-struct Turns {
-  const ServingWinners& winners;
-  const std::vector<int64_t>& tuned;  // of the token counts with a row
-
-  // The last count that the row at `low` serves, where the next row is at `high`: between winners as `lookup` has it,
-  // at their geometric mean or where a robust choice ends. Other rows are the server's own, and change as it would.
-  int64_t between(int64_t low, int64_t high) const {
-    const auto is_tuned = [&](int64_t tokens) { return std::ranges::find(tuned, tokens) != tuned.end(); };
-    if (!is_tuned(low) || !is_tuned(high)) return (low + high) / 2;
-    if (const auto end = winners.at(low).last; end && *end < high) return *end;
-    return middle_of(low, high);
-  }
-};
-
-// Adds keys beside the turns, so that the servers' rule, the nearest key by subtraction, turns there too. Both files
-// get them: their rows of a key go together.
-template <typename RowsOf>  // (count of the first row, count of the second) -> RowPair
-void add_turns(std::map<int64_t, RowPair>& rows, const Turns& first, const Turns& second, const RowsOf& rows_of) {
-  const std::map<int64_t, RowPair> counts = rows;
-  for (auto at = counts.begin(); std::next(at) != counts.end(); ++at) {
-    const int64_t low = at->first, high = std::next(at)->first;
-    const int64_t turns[] = {first.between(low, high), second.between(low, high)};
-    if (turns[0] == turns[1] && turns[0] == (low + high) / 2) continue;
-    const auto at_count = [&](int64_t tokens) {
-      return rows_of(tokens <= turns[0] ? low : high, tokens <= turns[1] ? low : high);
-    };
-    for (const int64_t last : turns)
-      if (const RowPair before = at_count(last), after = at_count(last + 1); before != after) {
-        rows.emplace(last, before);
-        rows.emplace(last + 1, after);
-      }
-  }
+// Where a file changes from the row of a token count to that of the next: the last count that the row at `low` serves,
+// where the next row is at `high`. Between winners as `lookup` has it, at their geometric mean or where a robust choice
+// ends, and in the middle elsewhere.
+int64_t turn_between(const ServingWinners& winners, int64_t low, int64_t high) {
+  if (!winners.contains(low) || !winners.contains(high)) return (low + high) / 2;
+  if (const auto end = winners.at(low).last; end && *end < high) return *end;
+  return middle_of(low, high);
 }
 
-void write_layer(const Writer& writer, Export& result) {
-  const bool two_files = writer.server == Server::sglang;
-  const bool from_down = !two_files && writer.layer.up.empty();
-  const ServingWinners& winners = from_down ? writer.layer.down : writer.layer.up;
-  const auto rows_of = [&](int64_t first, int64_t second, Tally& tally, Tally& down_tally) {
-    RowPair pair{.first = writer.row(winners, first, tally), .second = {}};
-    if (two_files) pair.second = writer.down_row(second, pair.first.block_m, down_tally);
-    return pair;
+// The rows of each token count from 1 on: of the winner that serves it, or the server's own. The last go on for ever.
+std::vector<RowPair> rows_of_counts(const Writer& writer, std::set<int64_t> counts) {
+  counts.insert(serving_token_counts().begin(), serving_token_counts().end());
+  for (const auto& [tokens, row] : writer.base) counts.insert(tokens);
+  const int64_t last =
+      std::max({2 * *counts.rbegin(), kServed, 130 * writer.layer.experts});  // rules may turn up to here
+  std::vector<RowPair> rows;
+  Tally unused;
+  RowPair own;
+  for (auto at = counts.begin(); at != counts.end(); ++at) {
+    const int64_t low = *at, high = std::next(at) == counts.end() ? last + 1 : *std::next(at);
+    const bool ends = high > last;
+    const auto turn = [&](const ServingWinners& winners) { return ends ? last : turn_between(winners, low, high); };
+    const int64_t first = turn(writer.winners()), second = writer.two_files() ? turn(writer.layer.down) : first;
+    for (int64_t tokens = std::ssize(rows) + 1; tokens < high; ++tokens) {
+      const RowPair here = writer.own(tokens);
+      const bool as_before = tokens > low + 1 && tokens != first + 1 && tokens != second + 1 && here == own;
+      own = here;
+      rows.push_back(as_before ? rows.back()
+                               : writer.rows(tokens <= first ? low : high, tokens <= second ? low : high, own, unused));
+    }
+  }
+  return rows;
+}
+
+// Keys with which the servers' rule, the nearest key by subtraction, gives each count its rows: `keys`, and ends of
+// runs of equal rows where those don't do. Both files get them: their rows of a key go together.
+std::set<int64_t> keys_of(const std::vector<RowPair>& rows, std::set<int64_t> keys) {
+  const auto row = [&](int64_t tokens) -> const RowPair& { return rows[static_cast<size_t>(tokens - 1)]; };
+  const auto nearest = [&](int64_t tokens) {
+    const auto above = keys.lower_bound(tokens);
+    if (above == keys.begin()) return *above;
+    return above == keys.end() || tokens - *std::prev(above) <= *above - tokens ? *std::prev(above) : *above;
   };
-  Tally tally, down_tally, unused;
-  std::map<int64_t, RowPair> rows;
-  for (const int64_t tokens : writer.token_counts()) rows[tokens] = rows_of(tokens, tokens, tally, down_tally);
-  const Turns turns{winners, tally.tuned};
-  add_turns(rows, turns, two_files ? Turns{writer.layer.down, down_tally.tuned} : turns,
-            [&](int64_t first, int64_t second) { return rows_of(first, second, unused, unused); });
+  for (bool again = true; again;) {
+    again = false;
+    for (int64_t tokens = 1; tokens <= std::ssize(rows); ++tokens) {
+      if (row(nearest(tokens)) == row(tokens)) continue;
+      int64_t end = tokens;  // of its run, on the side of the wrong key
+      const int64_t step = nearest(tokens) < tokens ? -1 : 1;
+      while (end + step >= 1 && end + step <= std::ssize(rows) && row(end + step) == row(tokens)) end += step;
+      again = keys.insert(end).second;
+    }
+  }
+  return keys;
+}
+
+// The rows of a server's own file of that name, empty where there is none among the bases.
+ServingRows base_of(const ServingRequest& request, const std::string& name) {
+  namespace fs = std::filesystem;
+  for (const fs::path& base : request.bases) {
+    std::error_code ignored;
+    const fs::path file = fs::is_directory(base, ignored) ? base / name : base;
+    if (file.filename() == name && fs::exists(file, ignored)) return read_serving(file);
+  }
+  return {};
+}
+
+// The winners that may be written, and what is said of the others.
+ServingLayer proven(const Writer& writer, Tally& tally, bool& differs) {
+  for (const int64_t tokens : writer.counts()) {
+    Tally one;
+    const RowPair own = writer.own(tokens), rows = writer.rows(tokens, tokens, own, one);
+    if (!one.tuned.empty() || !one.down_tuned.empty())
+      if (const std::string reason = rows == own ? "" : writer.refusal(tokens, rows, own, tally); !reason.empty()) {
+        one = {};
+        one.refused[reason] = 1;
+      }
+    differs = differs || ((!one.tuned.empty() || !one.down_tuned.empty()) && rows != own);
+    for (const auto& [reason, count] : one.refused) tally.refused[reason] += count;
+    tally.tuned.merge(one.tuned), tally.down_tuned.merge(one.down_tuned);
+  }
+  ServingLayer kept = writer.layer;
+  std::erase_if(writer.from_down() ? kept.down : kept.up,
+                [&](const auto& one) { return !tally.tuned.contains(one.first); });
+  if (writer.two_files())
+    std::erase_if(kept.down, [&](const auto& one) { return !tally.down_tuned.contains(one.first); });
+  return kept;
+}
+
+void write_layer(Writer writer, Export& result, std::set<std::string>& untimed) {
   const std::string file = writer.file_name(false), down_file = writer.file_name(true);
-  tell(writer, file, tally, result.notes);
-  if (two_files) tell(writer, down_file, down_tally, result.notes);
-  if (tally.tuned.empty() && down_tally.tuned.empty()) {
-    result.notes.push_back(fmt::format("{}: not written, because it would only hold defaults", file));
-    return;
+  const std::string path = writer.request.folder + file;
+  const auto say = [&](const std::string& sentence) { result.notes.push_back(fmt::format("{}: {}", file, sentence)); };
+  if (std::ranges::find(result.files, path, &ExportedFile::name) != result.files.end())
+    return say(fmt::format("{} in another format has the same name and is left out", writer.layer.model));
+  if (writer.server == Server::vllm && writer.has_blocks() && writer.layer.intermediate % 128 != 0)
+    return say("left out, because vLLM splits blocks of 128 for this width, and the table was tuned with whole ones");
+  writer.base = base_of(writer.request, file);
+  if (writer.two_files()) writer.down_base = base_of(writer.request, down_file);
+  Tally tally;
+  bool differs = false;
+  const ServingLayer kept = proven(writer, tally, differs);
+  untimed.insert(tally.untimed.begin(), tally.untimed.end());
+  for (const auto& [reason, count] : tally.refused)
+    say(fmt::format("{} {} replaced by {}: {}", count, count == 1 ? "winner is" : "winners are", writer.own_text(),
+                    reason));
+  if (!differs) return say("not written, because it would only hold " + writer.own_text());
+  tell(writer, file, tally.tuned, result.notes);
+  if (writer.two_files()) tell(writer, down_file, tally.down_tuned, result.notes);
+  if (writer.from_down()) say("the table has no up projection, these are down's winners");
+  if (!writer.two_files() && !writer.from_down() && !writer.down_wins_like_up())
+    say(fmt::format("{} runs both projections with one row, these are up's winners", name(writer.server)));
+  if (const int64_t width = padded_width(writer.server, kept.model, kept.intermediate); width != kept.intermediate)
+    say(fmt::format("{} pads the width {} of {} to {}", name(writer.server), kept.intermediate, kept.model, width));
+
+  const Writer final{.server = writer.server,
+                     .table = writer.table,
+                     .layer = kept,
+                     .request = writer.request,
+                     .times = writer.times,
+                     .base = writer.base,
+                     .down_base = writer.down_base};
+  std::set<int64_t> keys = tally.tuned;
+  keys.insert(tally.down_tuned.begin(), tally.down_tuned.end());
+  if (writer.base.empty()) keys.insert(serving_token_counts().begin(), serving_token_counts().end());
+  for (const auto& [tokens, row] : writer.base) keys.insert(tokens);
+  const std::vector<RowPair> rows = rows_of_counts(final, writer.counts());
+  ServingRows first, second;
+  for (const int64_t tokens : keys_of(rows, std::move(keys))) {
+    first.emplace_back(tokens, rows[static_cast<size_t>(tokens - 1)].first);
+    second.emplace_back(tokens, rows[static_cast<size_t>(tokens - 1)].second);
   }
-  if (from_down)
-    result.notes.push_back(fmt::format("{}: the table has no up projection, these are down's winners", file));
-  if (!two_files && !from_down && !writer.down_wins_like_up())
-    result.notes.push_back(
-        fmt::format("{}: {} runs both projections with one row, these are up's winners", file, name(writer.server)));
-  ServingRows first_rows, second_rows;
-  for (const auto& [tokens, pair] : rows) {
-    first_rows.emplace_back(tokens, pair.first);
-    second_rows.emplace_back(tokens, pair.second);
-    second_rows.back().second.use_tma = false;
-  }
-  result.files.push_back({file, serving_text(first_rows)});
-  if (!down_tally.tuned.empty()) result.files.push_back({down_file, serving_text(second_rows)});
+  result.files.push_back({path, serving_text(first)});
+  if (!tally.down_tuned.empty() || !writer.down_base.empty())
+    result.files.push_back({writer.request.folder + down_file, serving_text(second)});
 }
 
 // A row of another kernel's knobs would replace what the server bundles for its own, and make it slower.
-Error nothing_fits(std::string_view program, std::string_view format, const std::vector<std::string>& notes) {
+Error nothing_fits(Server server, const std::vector<std::string>& notes, const std::string& remedy) {
+  const std::string_view program = name(server), format = server == Server::vllm ? "vllm" : "sglang";
+  const auto says = [&](const char* reason) {
+    return std::ranges::any_of(notes, [&](const std::string& note) { return note.find(reason) != std::string::npos; });
+  };
+  const bool untimed = !remedy.empty(), slower = says(kNotFaster);
   std::string what =
-      fmt::format("the table has no row for {}'s Triton kernel; knobs of other kernels make it slower", program);
+      untimed || slower
+          ? fmt::format("the table has no row that is known to be faster than {}'s own", program)
+          : fmt::format("the table has no row for {}'s Triton kernel; knobs of other kernels make it slower", program);
   for (const std::string& note : notes) what += "\n  " + note;
+  if (slower && !untimed) return {Exit::no, what, fmt::format("{} needs no file for these layers", program)};
+  if (untimed) return {Exit::no, what, remedy};
   return {Exit::no, what,
           fmt::format("make a pack of that kernel with scripts/pack_triton.py -o triton-pack, tune forward cells with "
                       "moetune tune --pack triton-pack --variant triton_moe -o triton.json and the options of the "
@@ -196,7 +330,9 @@ void tell_meaning(const TunedTable& table, std::string_view program, std::vector
                     pack, program));
 }
 
-Export write_serving(Server server, const TunedTable& table) {
+}  // namespace
+
+Export export_serving(Server server, const TunedTable& table, const ServingRequest& request) {
   const std::string_view program = name(server);
   if (table.device.kind != DeviceKind::cuda)
     throw Error(Exit::no,
@@ -207,19 +343,26 @@ Export write_serving(Server server, const TunedTable& table) {
   std::vector<std::string> left_out;
   const std::vector<ServingLayer> layers = serving_layers(table, left_out);
   result.notes.insert(result.notes.end(), left_out.begin(), left_out.end());
-  for (const ServingLayer& layer : layers) write_layer({server, table, layer}, result);
-  if (result.files.empty()) throw nothing_fits(program, server == Server::vllm ? "vllm" : "sglang", result.notes);
-  result.notes.emplace_back(
-      server == Server::vllm
-          ? "put the files into a folder and name it in VLLM_TUNED_CONFIG_FOLDER"
-          : "put the files into configs/triton_X_Y_Z (your Triton's version) under SGLANG_MOE_CONFIG_DIR");
+  const ServingTimes times(request.measured ? *request.measured : table, request);
+  std::set<std::string> untimed;
+  for (const ServingLayer& layer : layers) write_layer({server, table, layer, request, times}, result, untimed);
+  std::string remedy;
+  for (const std::string& candidate : untimed) remedy += fmt::format(" --candidate \"{}\"", candidate);
+  if (!untimed.empty())
+    remedy = fmt::format(
+        "time what is not known beside the winners: moetune bench --table TABLE --pack PACK{} -o "
+        "times.json, and add --times times.json; --unproven takes the winners without that",
+        remedy);
+  if (result.files.empty()) throw nothing_fits(server, result.notes, remedy);
+  if (!untimed.empty() && !request.unproven) result.notes.push_back(remedy);
+  result.notes.push_back(
+      fmt::format("put {}; {} reads them before those that it bundles, whose rows they hide{}",
+                  server == Server::vllm ? "the files into a folder and name it in VLLM_TUNED_CONFIG_FOLDER"
+                  : request.folder.empty()
+                      ? "the files into configs/triton_X_Y_Z (your Triton's version) under SGLANG_MOE_CONFIG_DIR"
+                      : "the folder's name into SGLANG_MOE_CONFIG_DIR",
+                  program, request.bases.empty() ? ": start from those of the same names with --base" : ""));
   return result;
 }
-
-}  // namespace
-
-Export export_vllm(const TunedTable& table) { return write_serving(Server::vllm, table); }
-
-Export export_sglang(const TunedTable& table) { return write_serving(Server::sglang, table); }
 
 }  // namespace moetune

@@ -12,14 +12,13 @@
 namespace moetune {
 namespace {
 
-constexpr const char* kBlockM = "BLOCK_SIZE_M";
-constexpr const char* kBlockN = "BLOCK_SIZE_N";
-
 bool siblings(const Layer& a, const Layer& b) { return key_of_layer(a) == key_of_layer(b); }
 
-// k of down. For up: k of the table's own down projection, else from the preset, else n / 2 as of a gated model.
+// k of down. For up: by the cell's gate, else k of the table's own down projection, else from the preset, else n / 2 as
+// of a gated model.
 int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vector<std::string>& notes) {
   if (layer.projection == Projection::down) return layer.k;
+  if (layer.gate.gated) return *layer.gate.gated ? layer.n / 2 : layer.n;
   for (const Entry& entry : table.entries) {
     const Layer& other = entry.cell.shape.layer;
     if (other.projection == Projection::down && siblings(layer, other) &&
@@ -56,8 +55,10 @@ struct Group {
 };
 
 bool same_file(const ServingLayer& a, const ServingLayer& b) {
-  return a.experts == b.experts && a.intermediate == b.intermediate &&
-         (a.dtype == Dtype::fp32) == (b.dtype == Dtype::fp32);
+  const auto named = [](const ServingFormat& format) {  // bf16 and fp16 have one name
+    return format.dtype == Dtype::fp16 ? ServingFormat{} : format;
+  };
+  return a.experts == b.experts && a.intermediate == b.intermediate && named(a.format) == named(b.format);
 }
 
 std::vector<const RobustChoice*> choices_of(const Group& group, Projection projection) {
@@ -85,11 +86,12 @@ void take(Group& group, const Entry& entry) {
   const Layer& layer = entry.cell.shape.layer;
   if (!siblings(group.first, layer)) {
     const std::string other =
-        fmt::format("{} ({}, top {}, hidden {})", layer.model, name(layer.dtype), layer.top_k, hidden_size(layer));
+        fmt::format("{} ({}, top {}, hidden {})", layer.model, format_word(layer), layer.top_k, hidden_size(layer));
     if (std::find(group.other_models.begin(), group.other_models.end(), other) == group.other_models.end())
       group.other_models.push_back(other);
     return;
   }
+  if (is_triton(entry.candidate)) group.layer.cells.push_back(entry.cell);
   if (!choices_of(group, layer.projection).empty()) return;
   auto& rows = layer.projection == Projection::up ? group.up : group.down;
   const auto [place, fresh] = rows.emplace(entry.cell.tokens, &entry);
@@ -151,9 +153,8 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
     }
     const ServingLayer named{.experts = shape.layer.local_experts(),
                              .intermediate = intermediate_size(shape.layer, table, notes),
-                             .dtype = shape.layer.dtype,
-                             .up = {},
-                             .down = {}};
+                             .format = {shape.layer.dtype, shape.layer.scales},
+                             .model = shape.layer.model};
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return same_file(g.layer, named); });
     if (group == groups.end()) {
       group = groups.insert(groups.end(), {.layer = named, .first = shape.layer});
@@ -166,6 +167,15 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
   std::vector<ServingLayer> layers;
   for (Group& group : groups) {
     tell(group, notes);
+    std::vector<Cell>& cells = group.layer.cells;  // those of fused shapes, where there are any
+    const auto fused = [&](Projection projection) {
+      return std::ranges::any_of(
+          cells, [&](const Cell& one) { return one.shape.layer.projection == projection && is_fused(one.shape); });
+    };
+    const bool up = fused(Projection::up), down = fused(Projection::down);
+    std::erase_if(cells, [&](const Cell& one) {
+      return (one.shape.layer.projection == Projection::up ? up : down) && !is_fused(one.shape);
+    });
     group.layer.up = winners_of(group, Projection::up);
     group.layer.down = winners_of(group, Projection::down);
     layers.push_back(group.layer);
@@ -175,16 +185,59 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
 
 bool is_triton(const Candidate& candidate) {
   return is_packed(candidate) && find_value(candidate, kBlockM) && find_value(candidate, kBlockN) &&
-         find_value(candidate, "BLOCK_SIZE_K");
+         find_value(candidate, kBlockK);
 }
 
 std::optional<ServingRow> serving_row(const Candidate& candidate) {
   if (!is_triton(candidate)) return std::nullopt;
   ServingRow row;
   const auto take = [&](int64_t& value, const char* knob) { value = find_value(candidate, knob).value_or(value); };
-  take(row.block_m, kBlockM), take(row.block_n, kBlockN), take(row.block_k, "BLOCK_SIZE_K");
-  take(row.group_m, "GROUP_SIZE_M"), take(row.warps, "num_warps"), take(row.stages, "num_stages");
+  take(row.block_m, kBlockM), take(row.block_n, kBlockN), take(row.block_k, kBlockK);
+  take(row.group_m, kGroupM), take(row.warps, kWarps), take(row.stages, kStages);
   return row;
+}
+
+ServingTimes::ServingTimes(const TunedTable& table, const ServingRequest& request) {
+  const JournalContents* const journal = request.journal;
+  const auto add = [&](const Cell& cell, const Candidate& candidate, const Estimate& time) {
+    if (const auto row = candidate.variant ? serving_row(candidate) : std::nullopt)
+      times_[id(cell)].emplace_back(*row, time), sample_ = candidate;
+  };
+  for (const TimedCandidate& one : request.timed) add(one.cell, one.candidate, one.time);
+  for (const RobustChoice& choice : table.choices)
+    for (const Standing& contender : choice.contenders)
+      for (size_t cell = 0; cell < choice.cells.size(); ++cell)
+        add(choice.cells[cell], contender.candidate, contender.times[cell]);
+  for (const Entry& entry : table.entries) {
+    if (!entry.skipped.empty()) continue;
+    add(entry.cell, entry.candidate, entry.measurement.time);
+    for (const Rival& rival : entry.rivals) add(entry.cell, rival.candidate, rival.measurement.time);
+    const auto trials = journal ? journal->trials.find(id(entry.cell)) : decltype(journal->trials.end()){};
+    if (!journal || trials == journal->trials.end()) continue;
+    for (const Trial& trial : trials->second)
+      if (trial.status == Status::ok) add(entry.cell, trial.candidate, trial.measurement.time);
+  }
+}
+
+std::string ServingTimes::text_of(const ServingRow& row) const {
+  std::string text = sample_.variant ? sample_.variant->name : "";
+  for (const auto& [knob, value] : {std::pair{kBlockM, row.block_m},
+                                    {kBlockN, row.block_n},
+                                    {kBlockK, row.block_k},
+                                    {kGroupM, row.group_m},
+                                    {kWarps, row.warps},
+                                    {kStages, row.stages}})
+    if (find_value(sample_, knob)) text += fmt::format(" {}={}", knob, value);
+  return text;
+}
+
+std::optional<Estimate> ServingTimes::find(const Cell& cell, const ServingRow& row) const {
+  const auto rows = times_.find(id(cell));
+  if (rows == times_.end()) return std::nullopt;
+  ServingRow untyped = row;
+  if (row.use_tma == false) untyped.use_tma = {};  // packs have no TMA: a row with it was not timed
+  const auto found = std::ranges::find(rows->second, untyped, [](const auto& one) { return one.first; });
+  return found == rows->second.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace moetune

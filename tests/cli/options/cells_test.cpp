@@ -51,6 +51,20 @@ TEST(Cells, AreTheProductOfTheLists) {
   EXPECT_EQ(make_cells(options).size(), 3u * 3 * 2 * 2 * 2);
 }
 
+TEST(Cells, OfEachKindOfLayersAreMade) {
+  const TemporaryFolder folder;
+  CellOptions options;
+  options.models = {folder
+                        .write("m.json", R"({"model_type": "x", "hidden_act": "silu", "hidden_size": 64,
+    "num_experts": 8, "num_experts_per_tok": 2, "zero_expert_num": 4, "moe_intermediate_size": [32, 16]})")
+                        .string()};
+  EXPECT_EQ(ids(options), (std::vector<std::string>{"m/up/fwd/bf16/t256/uniform/e8/top2/n64/k64/zero4",
+                                                    "m.kind2/up/fwd/bf16/t256/uniform/e8/top2/n32/k64/zero4"}));
+  EXPECT_EQ(model_notes(options).size(), 2u);
+  options.intermediate = "48", options.zero_experts = "0";
+  EXPECT_EQ(ids(options), (std::vector<std::string>{"m/up/fwd/bf16/t256/uniform/e8/top2/n96/k64"}));
+}
+
 TEST(Cells, TokensChangeFastest) {
   CellOptions options = tiny();
   options.tokens = {"1,2"};

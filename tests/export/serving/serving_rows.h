@@ -1,7 +1,5 @@
 // The rows of a serving file, as its server reads them.
 #pragma once
-#include <algorithm>
-#include <cstdlib>
 
 #include "base/json.h"
 #include "export/exporter.h"
@@ -27,10 +25,7 @@ inline ServingRows rows_of(const std::string& text) {
   return rows;
 }
 
-/// The server takes the nearest key, the first of two equally near ones.
-inline ServingRow row_for(const ServingRows& rows, int64_t tokens) {
-  return std::ranges::min_element(rows, {}, [&](const auto& row) { return std::abs(row.first - tokens); })->second;
-}
+inline ServingRow row_for(const ServingRows& rows, int64_t tokens) { return nearest_row(rows, tokens); }
 
 /// That of the key.
 inline ServingRow row_of(const ExportedFile& file, int64_t tokens) {

@@ -10,36 +10,51 @@ namespace moetune {
 namespace {
 
 TEST(ServingName, TellsExpertsSizeAndDevice) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", Dtype::bf16, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", {Dtype::bf16}, false),
             "E=8,N=14336,device_name=NVIDIA_H200.json");
-  EXPECT_EQ(serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", Dtype::fp16, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", {Dtype::fp16}, false),
             "E=128,N=1856,device_name=NVIDIA_H100_80GB_HBM3.json");
 }
 
 TEST(ServingName, TheH200FamilyIsOneDeviceForVllmOnly) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA H200 NVL", Dtype::bf16, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA H200 NVL", {Dtype::bf16}, false),
             "E=8,N=64,device_name=NVIDIA_H200.json");
-  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "NVIDIA H200 NVL", Dtype::bf16, false),
+  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "NVIDIA H200 NVL", {Dtype::bf16}, false),
             "E=8,N=64,device_name=NVIDIA_H200_NVL.json");
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA GH200 480GB", Dtype::bf16, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA GH200 480GB", {Dtype::bf16}, false),
             "E=8,N=64,device_name=NVIDIA_GH200_480GB.json");
 }
 
 TEST(ServingName, OnlyFp32HasADtypePart) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "A", Dtype::fp32, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "A", {Dtype::fp32}, false),
             "E=8,N=64,device_name=A,dtype=float32.json");
 }
 
 TEST(ServingName, TheDownFileHasItsSuffixLast) {
-  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "A", Dtype::bf16, true), "E=8,N=64,device_name=A_down.json");
+  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "A", {Dtype::bf16}, true), "E=8,N=64,device_name=A_down.json");
+}
+
+TEST(ServingName, VllmJoinsRunsOfWhiteSpaceAndSglangKeepsThem) {
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "A  B/C", {}, false), "E=8,N=64,device_name=A_B_C.json");
+  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "A  B", {}, false), "E=8,N=64,device_name=A__B.json");
+}
+
+TEST(ServingName, Fp8HasItsBlocksAndSglangsChannels) {
+  const auto name = [](Server server, ScaleKind scales, bool down) {
+    return serving_file_name(server, 8, 64, "A", {Dtype::fp8, scales}, down).substr(22);
+  };
+  EXPECT_EQ(name(Server::vllm, ScaleKind::block, false), ",dtype=fp8_w8a8,block_shape=[128,128].json");
+  EXPECT_EQ(name(Server::vllm, ScaleKind::channel, false), ",dtype=fp8_w8a8.json");
+  EXPECT_EQ(name(Server::sglang, ScaleKind::block, true), ",dtype=fp8_w8a8,block_shape=[128, 128]_down.json");
+  EXPECT_EQ(name(Server::sglang, ScaleKind::channel, true), ",dtype=fp8_w8a8,per_channel_quant=True_down.json");
+  EXPECT_EQ(name(Server::sglang, ScaleKind::tensor, false), ",dtype=fp8_w8a8.json");
 }
 
 TEST(ServingName, ADeviceNameThatLeavesTheFolderIsRefused) {
-  EXPECT_EQ(error_of([] { serving_file_name(Server::vllm, 8, 64, "../../etc/passwd", Dtype::bf16, false); }).what,
+  EXPECT_EQ(error_of([] { serving_file_name(Server::sglang, 8, 64, "../../etc/passwd", {}, false); }).what,
             "the device name '../../etc/passwd' cannot be part of a file name");
-  for (const char* device : {"", "a\nb", "a\u202eb", "a`b"})
-    EXPECT_EQ(error_of([&] { serving_file_name(Server::vllm, 8, 64, device, Dtype::bf16, false); }).exit,
-              Exit::request);
+  for (const char* device : {"", "a\x01", "a\u202eb", "a`b"})
+    EXPECT_EQ(error_of([&] { serving_file_name(Server::vllm, 8, 64, device, {}, false); }).exit, Exit::request);
 }
 
 TEST(ServingDefault, FollowsVllmsSteps) {
@@ -69,6 +84,23 @@ TEST(ServingDefault, FollowsSglangsTwoRows) {
   EXPECT_EQ(
       default_row(Server::sglang, 9, 8),
       (ServingRow{.block_m = 64, .block_n = 64, .block_k = 32, .group_m = 8, .warps = 4, .stages = 3, .use_tma = {}}));
+}
+
+TEST(ServingDefault, OfFp8FollowsItsOwnSteps) {
+  const auto row = [](Server server, ScaleKind scales, int64_t tokens) {
+    const ServingRow one = default_row(server, tokens, 8, {Dtype::fp8, scales});
+    return std::vector<int64_t>{one.block_m, one.block_n, one.block_k, one.group_m, one.warps, one.stages};
+  };
+  using Row = std::vector<int64_t>;
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 4), (Row{16, 64, 128, 1, 4, 4}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 8), (Row{16, 64, 128, 1, 4, 3}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 16), (Row{16, 128, 128, 1, 4, 3}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 64), (Row{16, 128, 128, 32, 4, 3}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 65), (Row{64, 128, 128, 32, 4, 3}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::tensor, 96), (Row{32, 128, 128, 1, 4, 3}));
+  EXPECT_EQ(row(Server::sglang, ScaleKind::block, 1), (Row{64, 128, 128, 32, 4, 3}));
+  EXPECT_EQ(row(Server::sglang, ScaleKind::channel, 8), (Row{64, 128, 128, 1, 4, 4}));
+  EXPECT_EQ(row(Server::sglang, ScaleKind::tensor, 9), (Row{128, 256, 128, 32, 8, 4}));
 }
 
 ServingRow good_row() {
@@ -133,6 +165,7 @@ TEST_F(RealFiles, AreWrittenBackByteForByte) {
     if (json.erase("triton_version") > 0) text = json.dump(4);
     if (text.back() != '\n') text += '\n';  // some files end without it
     EXPECT_EQ(serving_text(rows_of(text)), text) << file;
+    EXPECT_EQ(read_serving(file), rows_of(text)) << file;
   }
 }
 
@@ -140,11 +173,14 @@ TEST_F(RealFiles, HaveTheNamesThatWeWouldGive) {
   int seen = 0;
   for (const auto& file : files_) {
     const std::string name = file.filename();
-    seen += name == serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", Dtype::bf16, false) ||
-            name == serving_file_name(Server::vllm, 128, 768, "NVIDIA H200", Dtype::bf16, false) ||
-            name == serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", Dtype::bf16, false);
+    seen += name == serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", {Dtype::bf16}, false) ||
+            name == serving_file_name(Server::vllm, 128, 768, "NVIDIA H200", {Dtype::bf16}, false) ||
+            name == serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", {Dtype::bf16}, false) ||
+            name == serving_file_name(Server::vllm, 8, 3584, "NVIDIA H200", {Dtype::fp8, ScaleKind::tensor}, false) ||
+            name == serving_file_name(Server::vllm, 256, 128, "NVIDIA H100 80GB HBM3", {Dtype::fp8, ScaleKind::block},
+                                      false);
   }
-  EXPECT_EQ(seen, 3);
+  EXPECT_EQ(seen, 5);
 }
 
 }  // namespace
