@@ -16,9 +16,11 @@ struct RoutingSpec {
   std::string file;                // trace only
   std::string layer;               // trace only: one recorded layer; empty = all, one cell a layer
   std::string folder = {};         // trace only: searched where `file` isn't found; not compared or written
+  int64_t shared = 0;              // the last experts, which every token picks beside those of the router
 
   bool operator==(const RoutingSpec& other) const {
-    return name == other.name && parameters == other.parameters && file == other.file && layer == other.layer;
+    return name == other.name && parameters == other.parameters && file == other.file && layer == other.layer &&
+           shared == other.shared;
   }
 };
 
@@ -29,7 +31,8 @@ struct RoutingKind {
 };
 std::vector<RoutingKind> routing_kinds();
 
-/// "zipf:1.0", "hot:4:0.9", "trace:loads.json#3". Wrong words, counts and ranges are Exit::request errors.
+/// "zipf:1.0", "hot:4:0.9", "trace:loads.json#3", "shared:1:zipf:1.0". Wrong words, counts and ranges are Exit::request
+/// errors.
 RoutingSpec parse_routing(std::string_view text);
 
 /// The shortest text that parses back to the same spec: "zipf:1".

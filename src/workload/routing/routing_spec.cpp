@@ -9,6 +9,7 @@
 #include "base/text/text.h"
 #include "base/text/units.h"
 #include "workload/routing/routing.h"
+#include "workload/shape.h"
 
 namespace moetune {
 namespace {
@@ -25,7 +26,7 @@ struct Kind {
   std::vector<Parameter> parameters = {};
 };
 
-constexpr std::string_view kTrace = "trace:";
+constexpr std::string_view kTrace = "trace:", kShared = "shared:";
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> list = {
@@ -107,12 +108,25 @@ std::vector<RoutingKind> routing_kinds() {
   result.push_back(
       {"trace", "trace:FILE[#LAYER]",
        "recorded rows or choices from a .json, .csv or .npy file or a built-in recording; one cell a layer"});
+  result.push_back(
+      {"shared", "shared:S:ROUTING",
+       "every token picks the last S experts, as programs fuse shared experts, the others by ROUTING; 1 and uniform "
+       "unless given"});
   return result;
 }
 
 RoutingSpec parse_routing(std::string_view text) {
   if (text.starts_with(kTrace)) return parse_trace(text);
   if (text == "trace") return parse_trace(kTrace);
+  if (text == "shared") return parse_routing("shared:1:uniform");
+  if (text.starts_with(kShared)) {
+    const std::string_view rest = text.substr(kShared.size()), count = rest.substr(0, rest.find(':'));
+    if (count.size() == rest.size() || rest.substr(count.size() + 1).starts_with(kShared))
+      throw request_error(fmt::format("routing '{}' is not shared:S:ROUTING", text), "such as shared:1:uniform");
+    RoutingSpec spec = parse_routing(rest.substr(count.size() + 1));
+    spec.shared = parse_integer(count, fmt::format("routing '{}': S", text), 1, kMaxExperts);
+    return spec;
+  }
   const std::vector<std::string> words = split(text, ':');
   if (words.empty()) throw request_error("the routing is empty", "such as uniform, zipf:1 or trace:FILE");
   for (const Kind& kind : kinds()) {
@@ -129,6 +143,11 @@ RoutingSpec parse_routing(std::string_view text) {
 }
 
 std::string text(const RoutingSpec& spec) {
+  if (spec.shared > 0) {
+    RoutingSpec routed = spec;
+    routed.shared = 0;
+    return fmt::format("{}{}:{}", kShared, spec.shared, text(routed));
+  }
   if (spec.name == "trace") {
     // A '#' in the file's name would be read as the beginning of the layer.
     const bool marked = !spec.layer.empty() || spec.file.find('#') != std::string::npos;

@@ -59,6 +59,20 @@ Routing whole_model(const RoutingSpec& spec, int64_t tokens, int64_t experts, in
   return routing_from_ids(draw_expert_choices(checked, tokens, experts, top_k, seed), tokens, top_k, experts);
 }
 
+// The same with experts behind the others that every token picks in its last slots.
+Routing with_shared(const Routing& routed, int64_t shared) {
+  const int64_t top_k = routed.top_k + shared;
+  Routing routing{routed.tokens, top_k, routed.m_sizes, {}};
+  for (const int64_t slot : routed.gather_indices)
+    routing.gather_indices.push_back(static_cast<int32_t>(slot / routed.top_k * top_k + slot % routed.top_k));
+  for (int64_t slot = routed.top_k; slot < top_k; ++slot) {
+    routing.m_sizes.push_back(static_cast<int32_t>(routed.tokens));
+    for (int64_t token = 0; token < routed.tokens; ++token)
+      routing.gather_indices.push_back(static_cast<int32_t>(token * top_k + slot));
+  }
+  return routing;
+}
+
 }  // namespace
 
 Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
@@ -104,20 +118,23 @@ std::vector<int32_t> scale_rows(const std::vector<int32_t>& m_sizes, int64_t tok
 Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, int64_t ep,
                          uint64_t seed) {
   require_sizes(tokens, experts, top_k);
-  Routing routing = whole_model(spec, tokens, experts, top_k, seed);
+  require_sizes(tokens, experts - spec.shared, top_k - spec.shared);
+  Routing routing = whole_model(spec, tokens, experts - spec.shared, top_k - spec.shared, seed);
+  if (spec.shared > 0) routing = with_shared(routing, spec.shared);
   return ep == 1 ? routing : shard(routing, ep);
 }
 
 std::vector<RoutingSpec> expand(const RoutingSpec& spec, int64_t experts, int64_t top_k) {
   if (spec.name != "trace" || !spec.layer.empty()) return {spec};
-  return mapped(trace_of(spec, experts, top_k).layers, [&](const TraceLayer& layer) -> RoutingSpec {
-    return {spec.name, {}, spec.file, layer.name, spec.folder};
+  const Trace trace = trace_of(spec, experts - spec.shared, top_k - spec.shared);
+  return mapped(trace.layers, [&](const TraceLayer& layer) -> RoutingSpec {
+    return {spec.name, {}, spec.file, layer.name, spec.folder, spec.shared};
   });
 }
 
 int64_t recorded_tokens(const RoutingSpec& spec, int64_t experts, int64_t top_k) {
   if (spec.name != "trace") return 0;
-  const Trace trace = trace_of(spec, experts, top_k);
+  const Trace trace = trace_of(spec, experts - spec.shared, top_k - spec.shared);
   if (!spec.layer.empty()) return find_layer(trace, spec.layer, spec.file).tokens;
   for (const TraceLayer& layer : trace.layers)
     if (layer.tokens != trace.layers.front().tokens)

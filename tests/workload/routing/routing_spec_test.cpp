@@ -84,11 +84,11 @@ TEST(RoutingKinds, ListsEveryKindWithItsUsage) {
     usages.push_back(kind.usage);
     EXPECT_TRUE(kind.usage.starts_with(kind.name));
     EXPECT_FALSE(kind.description.empty());
-    EXPECT_TRUE(kind.name == "trace" || parse_routing(kind.name).name == kind.name);
+    EXPECT_TRUE(kind.name == "trace" || kind.name == "shared" || parse_routing(kind.name).name == kind.name);
   }
-  EXPECT_EQ(usages,
-            (std::vector<std::string>{"balanced", "uniform", "zipf:a", "powerlaw:a", "lognormal:s", "dirichlet:f",
-                                      "maxmean:R", "hot:k:p", "grouped:g:t", "single", "trace:FILE[#LAYER]"}));
+  EXPECT_EQ(usages, (std::vector<std::string>{"balanced", "uniform", "zipf:a", "powerlaw:a", "lognormal:s",
+                                              "dirichlet:f", "maxmean:R", "hot:k:p", "grouped:g:t", "single",
+                                              "trace:FILE[#LAYER]", "shared:S:ROUTING"}));
 }
 TEST(RoutingKinds, TellRangesAndDefaults) {
   const std::vector<RoutingKind> kinds = routing_kinds();
@@ -101,6 +101,16 @@ TEST(RoutingSpec, NamesOfFilesAndLayersCanBeShown) {
     EXPECT_EQ(error.exit, Exit::request);
     EXPECT_NE(error.what.find("the name has characters that cannot be printed"), std::string::npos) << error.what;
   }
+}
+
+TEST(RoutingSpec, SharedExpertsStandBeforeTheRouting) {
+  const RoutingSpec spec = parse_routing("shared:1:zipf");
+  EXPECT_EQ(spec.shared, 1);
+  EXPECT_EQ(text(spec), "shared:1:zipf:1");
+  EXPECT_NE(spec, parse_routing("zipf"));
+  EXPECT_EQ(parse_routing("shared"), parse_routing("shared:1:uniform"));
+  for (const char* text : {"shared:1", "shared:0:uniform", "shared:1:shared:1:uniform"})
+    EXPECT_EQ(error_of([&] { parse_routing(text); }).exit, Exit::request) << text;
 }
 
 TEST(RoutingSpec, AFileThatIsThereMayHoldTheLayersMark) {

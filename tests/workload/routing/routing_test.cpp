@@ -78,6 +78,15 @@ TEST(RequireSizes, RefusesWhatNoRoutingHas) {
   EXPECT_EQ(error_of([] { require_sizes(kMaxRows / 8, 8, 8); }).exit, Exit::yes);
 }
 
+TEST(Shared, ExpertsComeLastAndHaveEveryToken) {
+  const RoutingSpec routed = parse_routing("zipf:1"), spec = parse_routing("shared:2:zipf:1");
+  const Routing whole = generate_routing(spec, 40, 10, 4, 1, 7), part = generate_routing(routed, 40, 8, 2, 1, 7);
+  check_routing(whole, 40, 10, 4);
+  EXPECT_EQ(Ints(whole.m_sizes.begin(), whole.m_sizes.end() - 2), part.m_sizes);
+  EXPECT_EQ(Ints(whole.m_sizes.end() - 2, whole.m_sizes.end()), (Ints{40, 40}));
+  EXPECT_EQ(error_of([&] { generate_routing(spec, 40, 10, 2, 1, 7); }).what, "top_k is 0, it must be at least 1");
+}
+
 TEST(Shard, KeepsTheFirstExpertsAndTheirRows) {
   const Routing whole = routing_from_rows({2, 2, 1, 1}, 3, 2);
   const Routing part = shard(whole, 2);
