@@ -64,6 +64,8 @@ def evaluate(formula, sizes):
 
 def candidates_of(description):
     """The values of the knobs of each candidate: those listed, or all combinations."""
+    if "listed" in description:  # --candidates
+        return [each["knobs"] for each in description["listed"]]
     names = [knob["name"] for knob in description["knobs"]]
     every = (dict(zip(names, values)) for values in itertools.product(*(knob["values"] for knob in description["knobs"])))
     listed = description.get("candidates")
@@ -82,6 +84,8 @@ def keys_of(description, knobs, given):
     """Of each computation what its binary is compiled with, (name, value) by (name, value): None where there is none,
     also where `given`, lists of sizes of the layers, never let it apply."""
     keys = []
+    own = next((each for each in description.get("listed", []) if each["knobs"] == knobs), {})
+    given = {**given, **({"tokens": own["tokens"]} if "tokens" in own else {})}
     for computation in description["computes"]:
         constants = constants_of(description, knobs, computation)
         if constants is None or not any(applies(computation, {**knobs, **dict(zip(given, sizes))})
@@ -533,6 +537,10 @@ def parse(argv):
     parser.add_argument("--template", metavar="FILE.py:NAME", help="write a description of this kernel to fill in to --output")
     parser.add_argument("--dtype", choices=["bf16", "fp16", "fp8-block", "fp8-channel", "fp8-tensor"], default="bf16")
     parser.add_argument("--set", action="append", default=[], metavar="KNOB=LIST", help="other values for a knob")
+    parser.add_argument("--candidates", type=pathlib.Path, metavar="FILE.json",
+                        help='only these: a list of {"knobs": {NAME: VALUE, ...}, "tokens": [COUNT, ...]}, of which the first is the '
+                        "default; tokens are the counts that they are for, and may be left out")
+    parser.add_argument("--find", action="store_true", help="with --from: write to --output where the kernel lies, as JSON, and stop")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes that compile [all cores]")
     arguments = parser.parse_args(argv)
     arguments.arch = arguments.arch.split(",")
@@ -557,7 +565,7 @@ def parse(argv):
     else:
         options = {}
     arguments.source = (str(arguments.kernel), arguments.dtype, tuple(options.items()))
-    if not arguments.template and arguments.output.exists() and (not arguments.output.is_dir() or any(arguments.output.iterdir())):
+    if not arguments.template and not arguments.find and arguments.output.exists() and (not arguments.output.is_dir() or any(arguments.output.iterdir())):
         parser.error(f"--output: {arguments.output} is there already; name a new folder")
     return parser, arguments
 
@@ -574,6 +582,20 @@ def set_values(parser, description, settings):
             knob["default"] = knob["values"][0]
 
 
+def take_candidates(parser, description, path):
+    """Those of --candidates take the place of all combinations."""
+    names = [knob["name"] for knob in description["knobs"]]
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+        listed = [{**each, "knobs": {name: int(each["knobs"][name]) for name in names}} for each in listed]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        parser.error(f"--candidates {path}: {type(error).__name__}: {error}")
+    for knob in description["knobs"]:
+        knob["values"] = sorted({each["knobs"][knob["name"]] for each in listed})
+        knob["default"] = listed[0]["knobs"][knob["name"]]
+    description["listed"] = listed
+
+
 def main(argv):
     parser, arguments = parse(argv)
     try:
@@ -588,7 +610,12 @@ def main(argv):
     except Exception as error:  # a user's file may raise anything
         print(f"pack_triton.py: error: {told(error)}", file=sys.stderr)
         return 2
+    if arguments.find:
+        arguments.output.write_text(json.dumps({"kernel": description.get("file"), "triton": triton.__version__}) + "\n", encoding="utf-8")
+        return 0
     set_values(parser, description, arguments.set)
+    if arguments.candidates:
+        take_candidates(parser, description, arguments.candidates)
     begin = time.monotonic()
     tasks, large = tasks_of(arguments, description)
     arguments.output.mkdir(parents=True, exist_ok=True)

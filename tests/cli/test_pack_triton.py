@@ -98,6 +98,20 @@ def test_a_pack_of_sglang_refuses_a_depth_beyond_a_block_of_scales(room):
 
 
 @needs_triton
+def test_listed_candidates_are_compiled_for_their_token_counts(room):
+    knobs = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "num_warps": 4, "num_stages": 3}
+    room.write("rows.json", [{"knobs": knobs, "tokens": [1, 64]}, {"knobs": {**knobs, "num_stages": 2}, "tokens": [64]}])
+    words = ["--from", "vllm", "--kernel-file", SERVED["vllm"], "--dtype", "bf16"]
+    pack(room, "-o", "pack", *words, "--jobs", "1", "--candidates", "rows.json", "--size", "experts=128", "--size", "tokens=1,64")
+    manifest = room.json("pack/pack.json")
+    assert [row[5:] for row in manifest["candidates"]] == [[3, 0, 1, 2, 3], [2, None, 4, None, 5]]  # by slot and sorted, up and down
+    assert [knob["default"] for knob in manifest["knobs"]] == list(knobs.values())
+    assert "--candidates none.json: FileNotFoundError" in pack(room, "-o", "other", *words, "--candidates", "none.json", code=2).stderr
+    pack(room, "-o", "found.json", *words, "--find")
+    assert room.json("found.json")["kernel"] == str(SERVED["vllm"])
+
+
+@needs_triton
 @pytest.mark.parametrize("change, sentence", [
     (("SPLIT_K", "SPLIT_N"), "fused_moe_kernel has parameters that moetune does not know: SPLIT_N"),
     (("def fused_moe_kernel(", "def fused("), "has no function fused_moe_kernel"),
