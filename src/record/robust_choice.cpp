@@ -97,7 +97,7 @@ int64_t middle_of(int64_t a, int64_t b) {
   return root;
 }
 
-constexpr std::string_view kRules[] = {"worst", "mean"};
+constexpr std::string_view kRules[] = {"worst", "mean", "layer"};
 std::string_view name(Rule rule) { return kRules[static_cast<size_t>(rule)]; }
 Rule parse_rule(std::string_view text, std::string_view option) {
   return static_cast<Rule>(place_of_word(option, text, kRules));
@@ -127,12 +127,12 @@ double mean_regret(const RobustChoice& choice, size_t contender) {
 }
 
 double score(const RobustChoice& choice, size_t contender) {
-  return choice.rule == Rule::worst ? worst_regret(choice, contender) : mean_regret(choice, contender);
+  return choice.rule == Rule::mean ? mean_regret(choice, contender) : worst_regret(choice, contender);
 }
 
 size_t best_contender(const RobustChoice& choice) {
   const auto rank = [&](size_t who) {
-    const double other = choice.rule == Rule::worst ? mean_regret(choice, who) : worst_regret(choice, who);
+    const double other = choice.rule == Rule::mean ? worst_regret(choice, who) : mean_regret(choice, who);
     return std::tuple(score(choice, who), other);
   };
   size_t best = 0;

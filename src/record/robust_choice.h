@@ -14,8 +14,9 @@
 
 namespace moetune {
 
-/// What a choice minimises: the largest regret over its cells, or their mean.
-enum class Rule { worst, mean };
+/// What a choice minimises: the largest regret over its cells, or their mean; `layer`: the largest regret of up and
+/// down of the layer together, which the choice alone does not show.
+enum class Rule { worst, mean, layer };
 std::string_view name(Rule rule);
 Rule parse_rule(std::string_view text, std::string_view option);
 

@@ -103,7 +103,7 @@ void read_chosen(const JsonAt& json, RobustChoice& choice, const Catalog& catalo
   if (found == choice.contenders.end()) json["candidate"].fail("it is not among the contenders");
   choice.chosen = static_cast<size_t>(found - choice.contenders.begin());
   const size_t best = best_contender(choice);
-  if (score(choice, choice.chosen) > score(choice, best) + kRegretRounding)
+  if (choice.rule != Rule::layer && score(choice, choice.chosen) > score(choice, best) + kRegretRounding)
     json["candidate"].fail(
         fmt::format("by the rule '{}' {} has less regret", name(choice.rule), text(choice.contenders[best].candidate)));
   require_regrets(json, choice, choice.chosen);

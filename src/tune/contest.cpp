@@ -160,7 +160,7 @@ std::optional<Contest> measure(const Field& field, const Entries& entries) {
   std::vector<Pool> pools;
   std::set<Candidate> all;
   for (const Entries& part : pools_of(entries, field.request.bucket_loss)) {
-    pools.push_back({part, pick_contenders(part)});
+    pools.push_back({part, field.request.contenders ? field.request.contenders(part) : pick_contenders(part)});
     for (const Candidate& one : pools.back().contenders)
       if (all.insert(one).second) contest.contenders.push_back(one);
   }
@@ -203,7 +203,7 @@ std::vector<RobustChoice> measure_choices(const TunedTable& table, Backend& back
                                           const ContestListener& listener, const std::atomic<bool>& stop) {
   std::vector<RobustChoice> choices;
   for (const Entries& entries : winners_by_shape(table)) {
-    if (!has_contest(cells_of(entries), request.bucket_loss)) continue;
+    if (!request.contenders && !has_contest(cells_of(entries), request.bucket_loss)) continue;
     const Field field{backend, request, listener, stop};
     const std::optional<Contest> contest = measure(field, entries);
     if (!contest) {

@@ -19,6 +19,8 @@ struct ContestRequest {
   double wait = 0;  // seconds a cell may wait while other programs use the processors
   SampleRequest sample = {};
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();  // no cell begins later
+  /// Takes the place of pick_contenders; then single cells have a contest too.
+  std::function<std::vector<Candidate>(const Entries&)> contenders = {};
 };
 
 /// Is called while measuring.

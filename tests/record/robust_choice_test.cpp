@@ -226,6 +226,10 @@ TEST(ChoiceJson, ACandidateThatIsNotTheBestIsRefused) {
   json["choices"][0]["candidate"] = json["choices"][0]["contenders"][1]["candidate"];
   EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); }).what,
             "t: choices[0].candidate: by the rule 'worst' " + text(mma(16)) + " has less regret");
+  json["choices"][0]["rule"] = "layer";  // then times of another projection count too
+  json["choices"][0]["worst_regret"] = json["choices"][0]["contenders"][1]["worst_regret"];
+  json["choices"][0]["mean_regret"] = json["choices"][0]["contenders"][1]["mean_regret"];
+  EXPECT_EQ(table_from_json(JsonAt(json, "t"), built_in()).choices[0].candidate(), mma(32));
   json["choices"][0]["candidate"] = to_json(mma(128));
   EXPECT_EQ(error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); }).what,
             "t: choices[0].candidate: it is not among the contenders");

@@ -94,6 +94,20 @@ TEST(Choose, EachContenderIsVerifiedInEachCell) {
   EXPECT_EQ(choosing.backend.batches, std::vector<size_t>{4});  // compiled once, before anything is timed
 }
 
+TEST(Choose, ContendersMayBeNamed) {
+  Choosing choosing;
+  choosing.table.entries.pop_back();  // a single cell has a contest too
+  choosing.request.rule = Rule::layer;
+  choosing.request.contenders = [](const Entries& entries) {
+    EXPECT_EQ(entries.size(), 1u);
+    return std::vector<Candidate>{kSkewed, kDefault};
+  };
+  const std::vector<RobustChoice> choices = choosing.run();
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices[0].contenders.size(), 2u);
+  EXPECT_EQ(choices[0].candidate(), kSkewed);
+}
+
 TEST(Choose, OperandsAreMadeAnewForEachLook) {
   Choosing choosing;
   choosing.request.rounds = 40;

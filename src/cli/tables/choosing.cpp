@@ -94,6 +94,7 @@ std::optional<ContestRequest> choose_request(const ChoosingOptions& options, con
   if (options.rule.empty() && options.bucket_loss.empty()) return std::nullopt;
   ContestRequest request;
   if (!options.rule.empty()) request.rule = parse_rule(options.rule, "--choose");
+  if (request.rule == Rule::layer) throw request_error("--choose layer is what --for does", "add --for vllm");
   if (!options.bucket_loss.empty()) request.bucket_loss = parse_share(options.bucket_loss, "--bucket-loss");
   if (shard.count > 1)
     throw request_error("--choose: a shard holds only a part of the cells to choose for",
@@ -102,7 +103,7 @@ std::optional<ContestRequest> choose_request(const ChoosingOptions& options, con
 }
 
 void require_choice(const ContestRequest& request, const std::vector<Cell>& cells) {
-  if (has_contest(cells, request.bucket_loss)) return;
+  if (request.rule == Rule::layer || has_contest(cells, request.bucket_loss)) return;
   if (request.bucket_loss > 0)
     throw request_error("--bucket-loss: no layer has two cells to choose for", "name several --tokens or --routing");
   throw request_error("--choose: no two cells differ in their routing alone",
@@ -142,8 +143,10 @@ std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose) {
   Choices all;
   for (const RobustChoice& choice : table.choices) all.push_back(&choice);
   for (const Choices& same : grouped_by(all, [](const RobustChoice* choice) { return choice->shape(); })) {
-    const std::vector<std::string> heading = {title(same[0]->shape()),
-                                              fmt::format("Robust choices of least {} regret", name(same[0]->rule))};
+    const std::vector<std::string> heading = {
+        title(same[0]->shape()), same[0]->rule == Rule::layer
+                                     ? "Choices of least worst regret of up and down together"
+                                     : fmt::format("Robust choices of least {} regret", name(same[0]->rule))};
     tables.push_back({heading, choices_grid(table, same, verbose)});
     tables.push_back({heading, regrets_grid(table, same)});
     if (verbose) tables.push_back({heading, matrix_grid(same)});
