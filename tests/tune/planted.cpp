@@ -13,6 +13,7 @@
 //   gpus:N      the cpu is listed as N GPUs, cuda:0 to cuda:N-1; with unlike: the last is of another model
 //   gone:FILE   the last of these GPUs is lost once FILE is there
 //   exclusive:DIR  one of these GPUs takes one process at a time. DIR is for locks
+//   h200:       every device is an H200 that computes nothing: all is right, and times are a formula
 //   alone:DIR   nobody else may use one of these GPUs meanwhile: who does so fails to launch. DIR is for locks
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -43,9 +45,9 @@ Plant read_plant() {
     plant[fault.substr(0, colon)] = colon == std::string::npos ? "" : fault.substr(colon + 1);
   }
   for (const auto& [fault, value] : plant) {
-    const std::vector<std::string> known = {"slow",   "wrong",    "crash",    "hang",     "abort",    "launch",
-                                            "spills", "unsteady", "trial_ms", "start_ms", "waited",   "lacks",
-                                            "gpus",   "unlike",   "gone",     "alone",    "exclusive"};
+    const std::vector<std::string> known = {"slow",   "wrong",    "crash",    "hang",     "abort",     "launch",
+                                            "spills", "unsteady", "trial_ms", "start_ms", "waited",    "lacks",
+                                            "gpus",   "unlike",   "gone",     "alone",    "exclusive", "h200"};
     if (std::find(known.begin(), known.end(), fault) == known.end())
       throw unknown_word("MOETUNE_PLANT fault", fault, known);
   }
@@ -177,8 +179,37 @@ class PlantedBackend final : public Backend {
   Alone process_;
 };
 
+// Small tiles in few stages waste nothing; BLOCK_SIZE_N is best at 64.
+class ImaginaryH200 final : public Backend {
+ public:
+  const DeviceInfo& device() const override { return device_; }
+  Json environment() override { return {{"identity", {{"imaginary", "1"}}}}; }
+  std::vector<std::string> baselines() const override { return {}; }
+  void load(const Problem& problem) override { problem_ = problem; }
+  Ceilings ceilings() override { return {}; }
+  std::vector<CompileResult> compile(const Shape&, std::span<const Candidate> candidates) override {
+    return std::vector<CompileResult>(candidates.size());
+  }
+  Verdict verify(const Contender&) override { return {.ok = true, .reason = "", .elements = 1}; }
+  Repetition repeat(const Contender&, double) override { return {}; }
+  std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
+    const int64_t block_m = block_m_of(contender.candidate).value();
+    int64_t rows = 0;
+    for (const int64_t m : problem_.routing.m_sizes) rows += (m + block_m - 1) / block_m * (block_m + 16);
+    const double wide = std::abs(std::log2(block_n_of(contender.candidate).value() / 64.0));
+    const double stages = find_value(contender.candidate, "num_stages").value_or(0);
+    const double seconds = 1e-8 * static_cast<double>(rows) * (1 + 0.1 * wide + 0.01 * stages);
+    return std::vector<Block>(static_cast<size_t>(request.blocks), {.seconds = seconds, .launches = 10});
+  }
+
+ private:
+  DeviceInfo device_ = device_of_arch("h200");
+  Problem problem_;
+};
+
 std::unique_ptr<Backend> open_planted(const std::string& device, const BackendOptions& options) {
   Plant plant = read_plant();
+  if (plant.contains("h200")) return std::make_unique<ImaginaryH200>();
   if (plant.contains("start_ms")) sleep_for(parse_number(plant["start_ms"], "start_ms") * 1e-3);
   for (const ListedDevice& gpu : planted_gpus(plant)) {
     if (gpu.word != device) continue;

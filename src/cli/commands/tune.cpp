@@ -17,6 +17,8 @@
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "cli/commands/command.h"
+#include "cli/commands/tune_for.h"
+#include "cli/commands/tune_options.h"
 #include "cli/files/files.h"
 #include "cli/options/append.h"
 #include "cli/options/cells.h"
@@ -48,21 +50,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostAtOnce = 8;
 constexpr int64_t kUsualAtOnce = 3;
-
-struct TuneOptions {
-  Shard part;                // by --shard or the environment
-  std::string whole_output;  // the name without the shard
-  CellOptions cells;
-  DeviceOptions device;
-  Catalog catalog = Catalog();  // with the packs of `device`
-  SearchOptions search;
-  ChoosingOptions choosing;
-  std::string strategy = "auto", max_candidates, prune, time_budget, rounds, wait, regime = kBurst;
-  std::string output = "moetune-table.json", journal, format, shard, warm_start;
-  std::string at_once;
-  bool mixed = false;  // GPUs of unlike models
-  bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
-};
 
 double parse_prune(const std::string& text, const std::string& strategy) {
   const double factor = parse_number(text, "--prune");
@@ -174,6 +161,7 @@ void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std
   if (whole.before)
     request.warm_start.insert(request.warm_start.end(), whole.before->entries.begin(), whole.before->entries.end());
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);
+  if (choosing && choosing->rule == Rule::layer) leave_to_choice(request);
   require_knobs(options.search, request.space, device);
   if (!options.dry_run)  // which shows first what is pruned
     require_candidates(request.cells, request.space, device, "--dry-run shows what is pruned and why");
@@ -372,11 +360,12 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
 // Makes the robust choices of the layers that were asked for, and writes the table with them. Returns the cells that
 // they are made from, with the choices.
 TunedTable add_choices(const TuneOptions& options, const Invocation& invocation, const ContestRequest& request,
-                       const Whole& whole, const TunedTable& table, const std::vector<Backend*>& devices,
-                       const std::atomic<bool>& stop) {
+                       const std::optional<ServedRun>& served, const Whole& whole, const TunedTable& table,
+                       const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
   TunedTable chosen = entries_of(whole_table(whole, table), cells_to_choose_for(whole));
   try {
     chosen.choices = choose_on(devices, chosen, request, options.quiet, invocation.terminal, stop);
+    if (served) choose_together(chosen.choices, shared_knobs(served->server));
   } catch (const Error& error) {
     throw Error(error.exit(), error.what(),
                 "the winners are kept; make the choices with " + next_command(options, invocation, false));
@@ -409,13 +398,21 @@ Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
 
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormats);
-  options.catalog = Catalog(options.device.packs);
   for (const std::string& text : model_notes(options.cells)) note(invocation.terminal, text);
+  std::optional<ServedRun> served;
+  if (!options.served.program.empty()) {
+    served = plan_for(options, invocation);
+    if (options.dry_run) return print(served_plan_text(*served, options)), Exit::yes;
+    make_pack(*served, options, invocation);
+  }
+  if (options.output.empty()) options.output = "moetune-table.json";
+  options.catalog = Catalog(options.device.packs);
   note_packs(options.catalog, invocation.terminal);
   TuneRequest request = request_of(options, invocation);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);
   std::optional<ContestRequest> choosing = choose_request(options.choosing, options.part);
+  if (served) choosing = ContestRequest{.rule = Rule::layer};
   if (choosing && !options.append) require_choice(*choosing, request.cells);
   require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
@@ -454,8 +451,11 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
            fmt::format("the robust choices of {} are dropped, because winners of its cells changed: "
                        "make them again with --append --choose",
                        layer));
-  const TunedTable chosen = chooses ? add_choices(options, invocation, *choosing, whole, table, devices, stop) : table;
+  if (served && chooses) choosing->contenders = served_contenders(*served, table, options);
+  const TunedTable chosen =
+      chooses ? add_choices(options, invocation, *choosing, served, whole, table, devices, stop) : table;
   complete = complete && !(choosing && stop);
+  if (served && !stop) return write_served(*served, chosen, options, invocation);
   print_results(options, invocation, entries_of(chosen, whole.asked), chosen, whole.asked.size(), complete);
   if (stop && !complete) return Exit::interrupted;
   if (!all_won) return Exit::no;
@@ -493,8 +493,11 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
       "--shard", options.shard, "i/n",
       "Tune the i-th of n parts of the cells, and put i-of-n into the files' names; 1/1 for all [by Slurm or MPI]");
   declare(set, options.choosing);
+  declare(set, options.served);
   set.group("Files");
-  set.value("-o,--output", options.output, "FILE", "The table; an existing one is kept as FILE.old");
+  set.value("-o,--output", options.output, "PATH",
+            "The table; an existing one is kept as PATH.old [moetune-table.json]. With --for the folder of the files "
+            "[vllm-configs, sglang-configs]");
   set.value("--journal", options.journal, "FILE", "Write each trial here when it ends [beside the table]");
   set.flag("--append", options.append, "Add cells to the table; cells that it already has are not tuned again");
   set.flag("--resume", options.resume, "Continue the journal: no finished trial is repeated");
@@ -518,6 +521,7 @@ Command tune_command() {
               "--time-budget 30m --resume\n"
               "  moetune tune --model qwen3-30b-a3b --tokens 16-4096*4 --routing uniform,zipf:1.0 --choose worst "
               "--bucket-loss 2%\n"
+              "  moetune tune --for vllm --model config.json --tp 2 -o vllm-configs\n"
               "  moetune tune --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 --dry-run",
           .declare = with_options<TuneOptions, declare_tune, run_tune>};
 }

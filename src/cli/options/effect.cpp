@@ -31,6 +31,14 @@ constexpr NoEffect kRules[] = {
     {"export", "--journal,--base,--times,--unproven", When::without, "--format", "vllm,sglang", true},
     {"export", "--triton", When::without, "--format", "sglang", true},
     {"check", "--reason", When::without, "--update", {}, true},
+    {"tune", "--kernel-file,--base,--shared-experts", When::without, "--for", {}, true},
+    {"tune",
+     "--op,--projection,--permute-x,--permute-y,--by-slot,--topk-weights,--suite,--variant,--pack,--choose,"
+     "--bucket-loss,--shard,--append,--fast-sums",
+     When::with,
+     "--for",
+     {},
+     true},
     {"tune", "--at-once", When::on_cpu},
     {"", "--kernels,--no-cache,--measured", When::on_cpu},
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -14,6 +15,9 @@
 
 namespace moetune {
 namespace {
+
+constexpr size_t kContenders = 8;        // of a cell; more only if it has more winners
+constexpr double kUntriedRegret = 0.05;  // of a cell in which a candidate was not tried
 
 // The values of the knobs that must be equal in a pair.
 using Key = std::vector<std::pair<std::string, std::string>>;
@@ -120,6 +124,92 @@ LayerKey key_of_layer(const Layer& layer) {
 }
 
 bool is_packed(const Candidate& candidate) { return !pack_of(candidate).empty(); }
+
+std::vector<std::string> shared_knobs(Server server) {
+  return server == Server::vllm ? std::vector<std::string>() : std::vector<std::string>{kBlockM};
+}
+
+std::vector<Candidate> serving_contenders(const Entries& entries, const JournalContents& journal,
+                                          const std::vector<std::string>& shared, std::vector<Candidate> own) {
+  std::vector<Candidate> picked = std::move(own);
+  const auto add = [&](const Candidate& one) {
+    if (std::ranges::find(picked, one) == picked.end()) picked.push_back(one);
+  };
+  // By the largest regret in the cells of these projections; one that was not tried everywhere comes later.
+  const auto ranked = [&](const std::vector<Projection>& projections) {
+    std::map<Candidate, double> scores;
+    std::map<Candidate, int> tried;
+    int cells = 0;
+    for (const Entry* entry : entries) {
+      const auto trials = journal.trials.find(id(entry->cell));
+      if (std::ranges::find(projections, entry->cell.shape.layer.projection) == projections.end() ||
+          trials == journal.trials.end())
+        continue;
+      ++cells;
+      std::map<Candidate, double> times;
+      for (const Trial& trial : trials->second)
+        if (trial.status == Status::ok) times[trial.candidate] = trial.measurement.time.value;
+      double least = std::numeric_limits<double>::infinity();
+      for (const auto& [candidate, seconds] : times) least = std::min(least, seconds);
+      for (const auto& [candidate, seconds] : times) {
+        double& score = scores[candidate];
+        score = std::max(score, seconds / least - 1), ++tried[candidate];
+      }
+    }
+    std::vector<Candidate> order = mapped(scores, [](const auto& one) { return one.first; });
+    std::ranges::stable_sort(
+        order, {}, [&](const Candidate& one) { return scores.at(one) + kUntriedRegret * (cells - tried.at(one)); });
+    return order;
+  };
+  for (const Entry* entry : entries) add(entry->candidate);
+  if (!shared.empty())
+    for (const Candidate& winner : std::vector<Candidate>(picked))
+      for (const Projection projection : {Projection::up, Projection::down}) {
+        const std::vector<Candidate> order = ranked({projection});
+        const auto best =
+            std::ranges::find(order, key_of(winner, shared), [&](const Candidate& one) { return key_of(one, shared); });
+        if (best != order.end()) add(*best);
+      }
+  for (const Candidate& one : ranked({Projection::up, Projection::down}))
+    if (picked.size() < kContenders) add(one);
+  return picked;
+}
+
+void choose_together(std::vector<RobustChoice>& choices, const std::vector<std::string>& shared) {
+  for (RobustChoice& up : choices)
+    for (RobustChoice& down : choices) {
+      if (up.shape().layer.projection != Projection::up || down.shape().layer.projection != Projection::down ||
+          key_of_layer(up.shape().layer) != key_of_layer(down.shape().layer) ||
+          up.cells[0].tokens != down.cells[0].tokens)
+        continue;
+      struct Pair {
+        size_t first, second;
+        std::vector<double> sums = {};  // by routing
+      };
+      std::vector<Pair> pairs;
+      for (size_t first = 0; first < up.contenders.size(); ++first)
+        for (size_t second = 0; second < down.contenders.size(); ++second) {
+          if (key_of(up.contenders[first].candidate, shared) != key_of(down.contenders[second].candidate, shared))
+            continue;
+          Pair& pair = pairs.emplace_back(first, second);
+          for (size_t a = 0; a < up.cells.size(); ++a)
+            for (size_t b = 0; b < down.cells.size(); ++b)
+              if (layer_of(up.cells[a]) == layer_of(down.cells[b]))
+                pair.sums.push_back(up.contenders[first].times[a].value + down.contenders[second].times[b].value);
+        }
+      const auto regret = [&](const Pair& pair) {
+        double worst = 0;
+        for (size_t i = 0; i < pair.sums.size(); ++i) {
+          const auto at = [i](const Pair& one) { return one.sums[i]; };
+          worst = std::max(worst, pair.sums[i] / at(*std::ranges::min_element(pairs, {}, at)));
+        }
+        return worst;
+      };
+      if (pairs.empty() || pairs[0].sums.empty()) continue;
+      const Pair& best = *std::ranges::min_element(pairs, {}, regret);
+      up.chosen = best.first, down.chosen = best.second;
+    }
+}
 
 bool has_pairs(const TunedTable& table) { return !pairs_of(table).empty(); }
 

@@ -136,6 +136,31 @@ ServingRows read_serving(const std::filesystem::path& path) {
   return rows;
 }
 
+ServingRows base_rows(const std::vector<std::filesystem::path>& bases, const std::string& name) {
+  for (const std::filesystem::path& base : bases) {
+    std::error_code ignored;
+    const auto file = std::filesystem::is_directory(base, ignored) ? base / name : base;
+    if (file.filename() == name && std::filesystem::exists(file, ignored)) return read_serving(file);
+  }
+  return {};
+}
+
+ServingRow launched(ServingRow row, const ServingFormat& format) {
+  if (format.scales == ScaleKind::block) row.block_k = std::min<int64_t>(row.block_k, 128);
+  return row;
+}
+
+RowPair own_rows(Server server, const ServingRows& base, const ServingRows& down_base, int64_t tokens, int64_t experts,
+                 const ServingFormat& format) {
+  RowPair pair;
+  pair.first = base.empty() ? default_row(server, tokens, experts, format) : nearest_row(base, tokens);
+  pair.second = down_base.empty() ? pair.first : nearest_row(down_base, tokens);
+  if (down_base.empty()) pair.second.use_tma = false;
+  pair.second.block_m = pair.first.block_m;
+  if (server == Server::sglang) pair = {launched(pair.first, format), launched(pair.second, format)};
+  return pair;
+}
+
 std::string serving_text(const ServingRows& rows) {
   Json json = Json::object();
   for (const auto& [tokens, row] : rows) {

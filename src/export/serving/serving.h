@@ -40,6 +40,12 @@ inline constexpr const char *kBlockM = "BLOCK_SIZE_M", *kBlockN = "BLOCK_SIZE_N"
 /// Token count -> row, in the order of the file.
 using ServingRows = std::vector<std::pair<int64_t, ServingRow>>;
 
+/// The rows of one token count: up's, and those of down in SGLang's second file.
+struct RowPair {
+  ServingRow first, second;
+  bool operator==(const RowPair&) const = default;
+};
+
 std::string_view name(Server server);
 
 /// The row that a server takes: that of the nearest key, the first of equally near ones.
@@ -58,6 +64,17 @@ std::string serving_file_name(Server server, int64_t experts, int64_t intermedia
 
 /// The width that the server gives the experts of a model in place of `intermediate`.
 int64_t padded_width(Server server, const std::string& model, int64_t intermediate);
+
+/// The rows of a server's own file of that name, empty where none of `bases`, files or their folders, is it.
+ServingRows base_rows(const std::vector<std::filesystem::path>& bases, const std::string& name);
+
+/// What the server runs without other files than its own two: their rows, or its default. A BLOCK_SIZE_K over the block
+/// is silently wrong in SGLang: rows have the block's.
+RowPair own_rows(Server server, const ServingRows& base, const ServingRows& down_base, int64_t tokens, int64_t experts,
+                 const ServingFormat& format);
+
+/// The row with which the server launches its kernel: vLLM clamps BLOCK_SIZE_K to blocks of scales.
+ServingRow launched(ServingRow row, const ServingFormat& format);
 
 /// A server's file, in its order. Exit::request, with the place, for one that it would not read.
 ServingRows read_serving(const std::filesystem::path& path);
@@ -118,6 +135,42 @@ class ServingTimes {
   std::map<std::string, std::vector<std::pair<ServingRow, Estimate>>> times_;  // by id
   Candidate sample_;
 };
+
+/// A row that is worth compiling, and the token counts that it is for.
+struct TriedRow {
+  ServingRow row;
+  std::vector<int64_t> tokens;
+};
+
+/// What rows_to_try goes by.
+struct RowSearch {
+  Server server;
+  ServingFormat format;
+  std::map<int64_t, double> mean_rows;  // token count -> the most rows of a mean active expert, over the routings
+  std::map<std::string, std::vector<int64_t>> values = {};  // of knobs, in place of the usual
+  bool full = false;                                        // all that the server's own tuner tries
+  int64_t shared_memory = 0;                                // bytes that a block may have
+};
+
+/// Tiles as files of servers have them, in all depths, groups and stages that fit into shared memory; large ones for
+/// token counts whose experts have so many rows. The first row is for all counts.
+std::vector<TriedRow> rows_to_try(const RowSearch& search);
+
+/// A pack's candidate of that row.
+Candidate candidate_of(const VariantPtr& variant, const ServingRow& row);
+
+/// The knobs that up and down must have in common: all (none named) for vLLM, BLOCK_SIZE_M for SGLang.
+std::vector<std::string> shared_knobs(Server server);
+
+/// Candidates to choose one file's row from: `own`, the winners of these entries, which are of one layer and token
+/// count, and those with the least regret in the trials of the journal; with shared knobs, for each value of a winner
+/// the best of either projection too.
+std::vector<Candidate> serving_contenders(const Entries& entries, const JournalContents& journal,
+                                          const std::vector<std::string>& shared, std::vector<Candidate> own);
+
+/// Chooses for each layer and token count the pair of contenders, one for up and one for down with equal values of the
+/// knobs `shared` (empty: of all knobs), whose sum of times has the least regret in the worst of the routings.
+void choose_together(std::vector<RobustChoice>& choices, const std::vector<std::string>& shared);
 
 /// Whether the table has forward winners of one pack for both projections of a layer, token count, routing and seed.
 bool has_pairs(const TunedTable& table);

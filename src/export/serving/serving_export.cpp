@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "base/error.h"
@@ -13,12 +12,6 @@
 
 namespace moetune {
 namespace {
-
-// The rows of one token count: up's, or down's where it is alone; and down's of SGLang's second file.
-struct RowPair {
-  ServingRow first, second;
-  bool operator==(const RowPair&) const = default;
-};
 
 constexpr int64_t kServed = 8192;  // files are exact at least up to so many tokens
 
@@ -50,17 +43,7 @@ struct Writer {
   }
   std::string own_text() const { return base.empty() ? fmt::format("{}'s default", name(server)) : "rows of --base"; }
 
-  // What the server runs without the export. A BLOCK_SIZE_K over the block is silently wrong in SGLang.
-  RowPair own(int64_t tokens) const {
-    RowPair pair;
-    pair.first = base.empty() ? default_row(server, tokens, layer.experts, layer.format) : nearest_row(base, tokens);
-    pair.second = down_base.empty() ? pair.first : nearest_row(down_base, tokens);
-    if (down_base.empty()) pair.second.use_tma = false;
-    pair.second.block_m = pair.first.block_m;
-    if (has_blocks() && two_files())
-      for (ServingRow* row : {&pair.first, &pair.second}) row->block_k = std::min<int64_t>(row->block_k, 128);
-    return pair;
-  }
+  RowPair own(int64_t tokens) const { return own_rows(server, base, down_base, tokens, layer.experts, layer.format); }
 
   // Of several candidates the first whose row the server can run, with that BLOCK_SIZE_M unless it is 0; else why not.
   std::optional<ServingRow> row_of(const ServingWinner& winner, bool ties, int64_t block_m, std::string& reason) const {
@@ -110,20 +93,16 @@ struct Writer {
       bool timed = true;
     };
     std::map<std::pair<std::string, uint64_t>, Sum> sums;  // over the projections
-    const auto launched = [&](ServingRow row) {            // vLLM clamps
-      if (has_blocks()) row.block_k = std::min<int64_t>(row.block_k, 128);
-      return row;
-    };
     for (const Cell& cell : layer.cells) {
       const bool second = two_files() && cell.shape.layer.projection == Projection::down;
       const ServingRow &row = second ? ours.second : ours.first, &old = second ? replaced.second : replaced.first;
-      if (cell.tokens != tokens || row == launched(old)) continue;
-      const auto time = times.find(cell, row), other = times.find(cell, launched(old));
+      if (cell.tokens != tokens || row == launched(old, layer.format)) continue;
+      const auto time = times.find(cell, row), other = times.find(cell, launched(old, layer.format));
       Sum& sum = sums[{text(cell.routing), cell.seed}];
       sum.timed = sum.timed && time && other;
       if (time && other) sum.high += time->high, sum.low += other->low;
       if (!time) tally.untimed.insert(times.text_of(row));
-      if (!other && old.use_tma != true) tally.untimed.insert(times.text_of(launched(old)));
+      if (!other && old.use_tma != true) tally.untimed.insert(times.text_of(launched(old, layer.format)));
     }
     if (std::ranges::any_of(sums,
                             [](const auto& one) { return one.second.timed && one.second.high >= one.second.low; }))
@@ -215,17 +194,6 @@ std::set<int64_t> keys_of(const std::vector<RowPair>& rows, std::set<int64_t> ke
   return keys;
 }
 
-// The rows of a server's own file of that name, empty where there is none among the bases.
-ServingRows base_of(const ServingRequest& request, const std::string& name) {
-  namespace fs = std::filesystem;
-  for (const fs::path& base : request.bases) {
-    std::error_code ignored;
-    const fs::path file = fs::is_directory(base, ignored) ? base / name : base;
-    if (file.filename() == name && fs::exists(file, ignored)) return read_serving(file);
-  }
-  return {};
-}
-
 // The winners that may be written, and what is said of the others.
 ServingLayer proven(const Writer& writer, Tally& tally, bool& differs) {
   for (const int64_t tokens : writer.counts()) {
@@ -256,8 +224,8 @@ void write_layer(Writer writer, Export& result, std::set<std::string>& untimed) 
     return say(fmt::format("{} in another format has the same name and is left out", writer.layer.model));
   if (writer.server == Server::vllm && writer.has_blocks() && writer.layer.intermediate % 128 != 0)
     return say("left out, because vLLM splits blocks of 128 for this width, and the table was tuned with whole ones");
-  writer.base = base_of(writer.request, file);
-  if (writer.two_files()) writer.down_base = base_of(writer.request, down_file);
+  writer.base = base_rows(writer.request.bases, file);
+  if (writer.two_files()) writer.down_base = base_rows(writer.request.bases, down_file);
   Tally tally;
   bool differs = false;
   const ServingLayer kept = proven(writer, tally, differs);

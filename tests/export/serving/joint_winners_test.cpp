@@ -4,6 +4,7 @@
 
 #include "export/exporter.h"
 #include "export/serving/serving_rows.h"
+#include "record/chosen.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -166,6 +167,56 @@ TEST(TritonPacks, GetNoRowsOfOtherKernels) {
   EXPECT_EQ(row_of(result.files[0], 32), default_row(Server::vllm, 32, 128));
   EXPECT_TRUE(noted(result, "1 winner is replaced by vLLM's default: winners of mma are of another kernel"));
   EXPECT_TRUE(noted(result, "as they were measured"));
+}
+
+// Two routings of one count: 16x3 is the fastest of up, 64x4 of down; together 32x4 is never far from the best.
+TEST(ChooseTogether, TheWorstOfTheRoutingsDecides) {
+  const std::vector<Candidate> three = {triton(16, 3), triton(32, 4), triton(64, 4)};
+  const auto choices = [&] {
+    std::vector<RobustChoice> both = robust_choices(
+        sample::contest({cell(qwen_up(), 16), cell(qwen_up(), 16, "zipf:1")}, three, {{10, 30}, {12, 22}, {20, 20}}),
+        Rule::layer, 0);
+    for (const RobustChoice& down :
+         robust_choices(sample::contest({cell(qwen_down(), 16), cell(qwen_down(), 16, "zipf:1")}, three,
+                                        {{20, 40}, {20, 24}, {11, 20}}),
+                        Rule::layer, 0))
+      both.push_back(down);
+    return both;
+  };
+  std::vector<RobustChoice> chosen = choices();
+  choose_together(chosen, {});  // sums 30 70, 32 46, 31 40
+  EXPECT_EQ(chosen[0].candidate(), triton(64, 4));
+  EXPECT_EQ(chosen[1].candidate(), triton(64, 4));
+  chosen = choices();
+  choose_together(chosen, {"num_stages"});  // 32x4 with 64x4: 23 42, the least at 16 tokens but 42 of 40 in the other
+  EXPECT_EQ(chosen[0].candidate(), triton(32, 4));
+  EXPECT_EQ(chosen[1].candidate(), triton(64, 4));
+}
+
+TEST(ServingContenders, AreTheServersOwnWinnersAndWhatIsGoodInBoth) {
+  const TunedTable table = apart();
+  const std::vector<Candidate> picked = serving_contenders(all_entries(table), timed(), {}, {triton(128, 3)});
+  EXPECT_EQ(picked, (std::vector<Candidate>{triton(128, 3), triton(16, 3), triton(64, 4), triton(128, 4), triton(32, 4),
+                                            triton(32, 3)}));
+}
+
+TEST(RowsToTry, GrowWithTheRowsOfAnExpert) {
+  const RowSearch few{
+      .server = Server::vllm, .format = {Dtype::fp8, ScaleKind::block}, .mean_rows = {{1, 1}, {4096, 80}}};
+  const std::vector<TriedRow> rows = rows_to_try(few);
+  EXPECT_EQ(rows[0].tokens, (std::vector<int64_t>{1, 4096}));
+  for (const TriedRow& one : rows) {
+    EXPECT_EQ(one.tokens.size(), one.row.block_m == 16 ? 2u : 1u) << one.row.block_m;
+    EXPECT_EQ(one.row.block_k, 128);  // of a block of scales
+  }
+  EXPECT_EQ(rows.size(), 168u);
+  RowSearch all = few;
+  all.full = true;
+  EXPECT_EQ(rows_to_try(all).size(), 1280u);
+  all.values = {{"BLOCK_SIZE_M", {16}}, {"num_stages", {3}}};
+  EXPECT_EQ(rows_to_try(all).size(), 4u * 2 * 4 * 2);
+  all.shared_memory = 1;
+  EXPECT_TRUE(rows_to_try(all).empty());
 }
 
 }  // namespace

@@ -1,0 +1,177 @@
+// Runs scripts/pack_triton.py, which compiles a server's kernel, and keeps what it made.
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/pretty.h"
+#include "base/system/file.h"
+#include "base/system/process.h"
+#include "base/text/units.h"
+#include "cli/commands/tune_for.h"
+#include "variant/variant.h"
+
+namespace moetune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPackScripts[] = {"scripts/pack_triton.py", "scripts/served_moe.py"};
+constexpr const char* kPack = "pack_triton.py: ";
+
+std::string python() {
+  const char* named = std::getenv("MOETUNE_PYTHON");
+  return named && *named ? named : "python3";
+}
+
+// The folder with the scripts: of MOETUNE_SCRIPTS, or of copies of those in this binary.
+fs::path scripts_folder() {
+  if (const char* named = std::getenv("MOETUNE_SCRIPTS"); named && *named) {
+    if (!fs::exists(fs::path(named) / "pack_triton.py"))
+      throw request_error(fmt::format("MOETUNE_SCRIPTS: {} has no pack_triton.py", named),
+                          "leave it out to use the scripts in this binary");
+    return named;
+  }
+  Hash hash;
+  for (const char* script : kPackScripts) hash.add(embedded_file(script).value());
+  const fs::path folder = cache_folder() / "scripts" / hash.hex().substr(0, 16);
+  for (const char* script : kPackScripts)
+    if (const fs::path file = folder / fs::path(script).filename(); !fs::exists(file)) {
+      fs::create_directories(folder);
+      write_atomic(file, embedded_file(script).value());
+    }
+  return folder;
+}
+
+// Runs the script, and calls `tick` ten times a second. Returns what it printed.
+std::string run_script(const std::vector<std::string>& words, const std::function<void()>& tick = {}) {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);  // which validates what the script made
+  std::vector<std::string> command = {"/bin/sh",
+                                      "-c",
+                                      "MOETUNE_BINARY=$1; export MOETUNE_BINARY; shift; exec \"$@\" 1>&2",
+                                      "sh",
+                                      self.string(),
+                                      python(),
+                                      "-B",
+                                      (scripts_folder() / "pack_triton.py").string()};
+  command.insert(command.end(), words.begin(), words.end());
+  Child child(command);
+  std::string text;
+  for (std::array<char, 4096> buffer{}; true;) {
+    pollfd ready{child.errors(), POLLIN, 0};
+    ::poll(&ready, 1, 100);
+    const ssize_t got = ::read(child.errors(), buffer.data(), buffer.size());
+    if (got > 0) text.append(buffer.data(), static_cast<size_t>(got));
+    if (got == 0) break;
+    if (got < 0 && tick) tick();
+  }
+  const Ending end = child.wait(60).value_or(Ending{});
+  if (end == Ending{}) return text;
+  std::string what, hint;
+  for (const std::string& line : split(text, '\n'))
+    if (const size_t at = line.find(kPack); at == 0)
+      what = line.substr(line.find(": ", line.find("error")) + 2);
+    else if (line.starts_with("hint: "))
+      hint = line.substr(6);
+  if (end.code == 127 || what == "triton is not installed")
+    throw machine_error(fmt::format("{} {}, which compiles the server's kernel", python(),
+                                    end.code == 127 ? "is not here" : "has no triton"),
+                        "install it (pip install triton), or name a Python that has it in MOETUNE_PYTHON");
+  if (what.empty()) what = fmt::format("pack_triton.py {}: {}", text.empty() ? "ended" : text, moetune::text(end));
+  throw Error(end.code == 2 ? Exit::request : Exit::machine, what, hint);
+}
+
+std::string list_text(const std::set<int64_t>& values) { return fmt::format("{}", fmt::join(values, ",")); }
+
+// The rows as pack_triton.py reads them: a line each.
+std::string candidates_text(const std::vector<TriedRow>& rows) {
+  std::vector<std::string> lines;
+  for (const TriedRow& one : rows)
+    lines.push_back(Json{
+        {"knobs",
+         {{kBlockM, one.row.block_m},
+          {kBlockN, one.row.block_n},
+          {kBlockK, one.row.block_k},
+          {kGroupM, one.row.group_m},
+          {kWarps, one.row.warps},
+          {kStages, one.row.stages}}},
+        {"tokens",
+         one.tokens}}.dump());
+  return fmt::format("[{}]\n", fmt::join(lines, ",\n"));
+}
+
+}  // namespace
+
+FoundKernel find_kernel(const std::string& program, const std::string& format, const std::string& kernel_file) {
+  const fs::path found = cache_folder() / fmt::format("found-{}.json", ::getpid());
+  fs::create_directories(found.parent_path());
+  std::vector<std::string> words = {"--find", "-o", found.string(), "--from", program, "--dtype", format};
+  if (!kernel_file.empty()) words.insert(words.end(), {"--kernel-file", kernel_file});
+  run_script(words);
+  const Json json = read_json(found);
+  fs::remove(found);
+  const JsonAt at(json, "pack_triton.py --find");
+  return {at["kernel"].string(), at["triton"].string()};
+}
+
+fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool quiet) {
+  const std::string program = run.server == Server::vllm ? "vllm" : "sglang", arch = moetune::arch(run.device);
+  const std::string candidates = candidates_text(run.rows);
+  std::map<std::string, std::set<int64_t>> sizes;
+  for (const Cell& cell : run.cells) {
+    const Layer& layer = cell.shape.layer;
+    sizes["experts"].insert(layer.local_experts()), sizes["n"].insert(layer.n), sizes["k"].insert(layer.k);
+    sizes["tokens"].insert(cell.tokens);
+  }
+  const int64_t top_k = run.cells[0].shape.layer.top_k;
+  std::vector<std::string> words = {"--from", program, "--dtype", run.format, "--top-k", std::to_string(top_k),
+                                    "--arch", arch};
+  for (const auto& [name, values] : sizes) words.insert(words.end(), {"--size", name + "=" + list_text(values)});
+  Hash hash;
+  hash.add(read_text(run.kernel)).add(run.triton).add(candidates).add(fmt::format("{}", fmt::join(words, " ")));
+  for (const char* script : kPackScripts) hash.add(read_text(scripts_folder() / fs::path(script).filename()));
+  const fs::path place =
+      (fresh ? run.folder : cache_folder() / "packs") / fmt::format("{}-{}", program, hash.hex().substr(0, 16));
+  if (!fresh && fs::exists(place / "pack.json")) {
+    if (!quiet) note(terminal, fmt::format("the kernels are those of an earlier run: {}", place.string()));
+    return place;
+  }
+  const fs::path partial = place.string() + fmt::format(".partial-{}", ::getpid()), list = partial.string() + ".json";
+  fs::remove_all(partial);
+  fs::create_directories(place.parent_path());
+  write_atomic(list, candidates);
+  words.insert(words.end(),
+               {"--kernel-file", run.kernel.string(), "-o", partial.string(), "--candidates", list.string()});
+  const auto begin = std::chrono::steady_clock::now();
+  if (!quiet) tell(fmt::format("compiling {} kernels of {}\n", run.kernels, run.kernel.string()));
+  int ticks = 0;
+  const std::string text = run_script(words, [&] {
+    std::error_code error;
+    if (quiet || !terminal.is_terminal || ++ticks % 5 != 0 || !fs::exists(partial, error)) return;
+    tell_moving(fmt::format("{}/{} compiled", std::distance(fs::directory_iterator(partial), {}), run.kernels));
+  });
+  if (terminal.is_terminal && !quiet) tell_moving("");
+  fs::remove(list);
+  fs::remove_all(place);
+  fs::rename(partial, place);
+  int64_t failed = 0;
+  std::string reason;
+  for (const std::string& line : split(text, '\n'))
+    if (line.find(" does not compile: ") != std::string::npos && ++failed == 1) reason = line;
+  if (failed > 0)
+    note(terminal, fmt::format("{} of {} kernels are left out; the first: {}", failed, run.kernels, reason));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!quiet) tell(fmt::format("compiled in {}, kept in {}\n", format_time(seconds), place.string()));
+  return place;
+}
+
+}  // namespace moetune

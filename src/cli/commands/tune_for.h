@@ -1,0 +1,79 @@
+// `tune --for vllm|sglang`: from a model to a file of a server. Not the search: that is tune's own, over a pack of the
+// server's kernel that is made here.
+#pragma once
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/commands/command.h"
+#include "cli/commands/tune_options.h"
+#include "export/serving/serving.h"
+#include "tune/tuner.h"
+
+namespace moetune {
+
+/// A layer whose file is made: one key_of_layer.
+struct ServedLayer {
+  Layer layer;  // down, whose k is the width of the rank's experts
+  ServingFormat format;
+  std::string file, down_file = {};                 // names; vLLM has no second file
+  ServingRows base = {}, down_base = {};            // of the server's own files
+  std::vector<int64_t> tokens = {};                 // ascending
+  RowPair own(Server server, int64_t count) const;  // as launched
+};
+
+/// What `tune --for` does.
+struct ServedRun {
+  Server server;
+  std::filesystem::path folder;  // of the files
+  std::string prefix;            // before their names: "configs/triton_3_6_0/"
+  std::filesystem::path kernel;  // the file with the server's kernel; empty where it was not found, see `missing`
+  std::string triton, missing;   // version; why the kernel or Triton was not found
+  DeviceInfo device;
+  std::vector<Cell> cells;
+  std::vector<ServedLayer> layers;
+  std::vector<std::filesystem::path> bases;
+  std::vector<TriedRow> rows;
+  int64_t of_rows = 0, kernels = 0;  // that the server's own tuner would try; that are compiled
+  std::string format;                // as pack_triton.py spells it: "fp8-block"
+};
+
+void declare(OptionSet& set, ServedOptions& options);
+
+/// Fills in the options of cells, candidates and files that --for implies, and looks for the server's kernel, its own
+/// files and the device's name. Exit::request for what the server's kernel cannot run; in a dry run a kernel that is
+/// not found is no error.
+ServedRun plan_for(TuneOptions& options, const Invocation& invocation);
+
+/// What a dry run prints.
+std::string served_plan_text(const ServedRun& run, const TuneOptions& options);
+
+/// Compiles the kernels, or takes them from the cache, and adds the pack to the options.
+void make_pack(const ServedRun& run, TuneOptions& options, const Invocation& invocation);
+
+/// Leaves judging to the choice after the run: short finals, and a part of the time.
+void leave_to_choice(TuneRequest& request);
+
+/// What a contest takes for its contenders.
+std::function<std::vector<Candidate>(const Entries&)> served_contenders(const ServedRun& run, const TunedTable& table,
+                                                                        const TuneOptions& options);
+
+/// Writes the files and prints each token count's rows and gain. Token counts without choices keep the server's rows.
+Exit write_served(const ServedRun& run, const TunedTable& table, const TuneOptions& options,
+                  const Invocation& invocation);
+
+/// Words of a server's kernel: where it lies and which Triton compiles it.
+struct FoundKernel {
+  std::filesystem::path file;
+  std::string triton;
+};
+
+/// Runs scripts/pack_triton.py with Python (MOETUNE_PYTHON, else python3) and the script that this binary holds
+/// (MOETUNE_SCRIPTS names a folder with others). Errors are the script's, Exit::machine where Python or Triton lacks.
+FoundKernel find_kernel(const std::string& program, const std::string& format, const std::string& kernel_file);
+
+/// The folder of the pack of these rows, made where the cache has none; `fresh`: in the run's own folder.
+std::filesystem::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool quiet);
+
+}  // namespace moetune

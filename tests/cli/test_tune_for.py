@@ -1,0 +1,154 @@
+"""tune --for: from a model to a server's file, on an imaginary GPU, with a stand-in for Triton."""
+import json
+import sys
+
+import pytest
+
+from conftest import PLANTED, SOURCE, Room, validate
+
+FP8 = {"model_type": "qwen3_next", "hidden_act": "silu", "hidden_size": 2048, "moe_intermediate_size": 512, "num_experts": 512,
+       "num_experts_per_tok": 10, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+ROW = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+NAME = "E=512,N=128,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
+
+# Stands in for Python with Triton: writes the pack that pack_triton.py would write, of empty kernels.
+PYTHON = f"""#!{sys.executable}
+import argparse, hashlib, json, pathlib, sys
+sys.path.insert(0, str(pathlib.Path(sys.argv[2]).parent))
+parser = argparse.ArgumentParser()
+for name in ("--from", "--dtype", "--top-k", "--kernel-file", "--arch", "--candidates", "-o"):
+    parser.add_argument(name)
+parser.add_argument("--size", action="append")
+parser.add_argument("--find", action="store_true")
+told = parser.parse_args(sys.argv[3:])
+out = pathlib.Path(told.o)
+if told.find:
+    out.write_text(json.dumps({{"kernel": told.kernel_file, "triton": "3.6.0"}}))
+    sys.exit()
+listed = json.loads(pathlib.Path(told.candidates).read_text())
+names = {ROW!r}
+manifest = json.loads(pathlib.Path({str(SOURCE / "tests/cli/files/pack-toy.json")!r}).read_text())
+word = told.dtype if told.dtype in ("bf16", "fp16", "fp8-block") else told.dtype + "-fast"
+kernel = b"a kernel"
+for operand in manifest["operands"][:2]:
+    operand["dtype"] = told.dtype.split("-")[0]
+manifest.update(variant=getattr(told, "from") + "_moe", rules=[], buffers=[], files={{"a.cubin": {{
+    "arch": told.arch, "bytes": len(kernel), "sha256": hashlib.sha256(kernel).hexdigest()}}}},
+    knobs=[{{"name": name, "help": "", "values": sorted({{each["knobs"][name] for each in listed}}), "default": listed[0]["knobs"][name]}}
+           for name in names],
+    computes=[{{"op": "fwd", "dtype": word, "fusion": fusion, "weighting": weighting}} for fusion, weighting in
+              (("permute_x+by_slot", "none"), ("by_slot+topk_weights", "result"))],
+    binaries=[{{"files": {{told.arch: "a.cubin"}}, "entry": "a", "threads": 128, "shared_bytes": 0}}],
+    launches=[{{"cubin": "candidate", "cooperative": False, "grid": "1", "arguments": [{{"pointer": "x"}}]}}],
+    candidates=[[*(each["knobs"][name] for name in names), 0] for each in listed])
+out.mkdir()
+(out / "a.cubin").write_bytes(kernel)
+(out / "pack.json").write_text(json.dumps(manifest))
+"""
+
+
+@pytest.fixture
+def room(tmp_path):
+    room = Room(tmp_path, PLANTED)
+    room.write("config.json", FP8)
+    room.write("fused_moe.py", "the kernel")
+    room.write("python", PYTHON)
+    (tmp_path / "python").chmod(0o755)
+    room.env.update(MOETUNE_PYTHON=str(tmp_path / "python"), MOETUNE_PLANT="h200:")
+    return room
+
+
+def tune(server, *more):
+    return ["tune", "--for", server, "--model", "config.json", "--tp", "4", "--kernel-file", "fused_moe.py", "-o", "out", *more]
+
+
+def rows(room, path):
+    return {int(tokens): tuple(row[name] for name in ROW) for tokens, row in room.json(path).items()}
+
+
+SMALL = ["--tokens", "16,4096", "--set", "GROUP_SIZE_M=1", "--set", "num_stages=2,3"]
+
+
+def test_a_dry_run_tells_files_cells_and_time_without_a_gpu(room):
+    room.env.pop("MOETUNE_PLANT")
+    told = room.ok(*tune("vllm", "--dry-run", "--device", "h200")).stdout
+    assert f"vLLM looks for:\nout/{NAME}\n" in told
+    assert "72 cells: up and down of 1 layer, 18 token counts, routings uniform, zipf:1." in told
+    assert "170 rows of the 1280 of its tuner are tried" in told and "Would take about " in told
+    assert not (room.path / "out").exists()
+    plan = json.loads(room.ok(*tune("sglang", "--dry-run", "--device", "h200", "--shared-experts", "1", "--format", "json")).stdout)
+    name = "E=513,N=128,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128]"
+    assert plan["files"] == [f"out/configs/triton_3_6_0/{name}{end}.json" for end in ("", "_down")]
+    assert "/t16/shared:1:zipf:1/e513/top11/n2048/k128/by_slot+topk_weights/" in "\n".join(plan["cells"])
+    room.env["MOETUNE_PYTHON"] = "/bin/false"
+    assert "The kernel cannot be compiled here: pack_triton.py" in room.ok(*tune("vllm", "--dry-run", "--device", "h200")).stdout
+
+
+def test_a_file_has_the_servers_rows_where_ours_are_not_faster(room):
+    base = {str(tokens): dict(zip(ROW, (16, 64, 128, 1, 4, 2) if tokens == 16 else (64, 256, 128, 8, 4, 4))) for tokens in (16, 4096)}
+    (room.path / "configs").mkdir()
+    room.write(f"configs/{NAME}", base)  # beside the kernel's file, as vLLM has it
+    told = room.ok(*tune("vllm", *SMALL)).stdout
+    written = rows(room, f"out/{NAME}")
+    assert written[16] == (16, 64, 128, 1, 4, 2)  # nothing is faster
+    assert written[4096][1] == 64 and written[4096][5] == 2  # best by the planted formula
+    assert "1 of 2 rows are faster than vLLM's own" in told and "Next: VLLM_TUNED_CONFIG_FOLDER=out vllm serve ..." in told
+    assert any(line.startswith("|     16 | 16 64 128 1 4 2 ") and "the same" in line for line in told.splitlines()), told
+    table = room.json("out/moetune-table.json")
+    validate("table", room.path / "out/moetune-table.json")
+    assert {choice["rule"] for choice in table["choices"]} == {"layer"} and len(table["choices"]) == 4
+    for tokens in (16, 4096):  # one row for up and down
+        assert len({json.dumps(choice["candidate"]) for choice in table["choices"] if f"/t{tokens}/" in choice["cells"][0]}) == 1
+    again = room.ok(*tune("vllm", *SMALL, "--resume"))
+    assert "the kernels are those of an earlier run" in again.stderr and "the journal has decided 8 of 8 cells" in again.stderr
+
+
+def test_sglang_gets_two_files_with_the_same_block_size_m(room):
+    room.ok(*tune("sglang", *SMALL))
+    folder = "out/configs/triton_3_6_0/" + NAME[:-5].replace("128,128", "128, 128")
+    up, down = rows(room, folder + ".json"), rows(room, folder + "_down.json")
+    assert up.keys() == down.keys() and all(up[tokens][0] == down[tokens][0] for tokens in up)
+
+
+def test_what_the_server_has_already_is_not_written(room):
+    room.write(NAME, {"1": dict(zip(ROW, (16, 64, 128, 1, 4, 2)))})
+    error = room.error(1, *tune("vllm", "--tokens", "16", "--set", "GROUP_SIZE_M=1", "--base", NAME))
+    assert "vLLM needs no file for this layer" in error and not (room.path / f"out/{NAME}").exists()
+
+
+@pytest.mark.parametrize("more, sentence", [
+    (["--op", "fwd"], "--op has no effect with --for"),
+    (["--choose", "worst"], "--choose has no effect with --for"),
+    (["--space", "quick"], "--space quick: --for tries rows that may win, or with --space full all"),
+    (["--set", "BLOCK_M=16"], "unknown knob of the server's kernel 'BLOCK_M'"),
+    (["--base", "config.json"], "--base config.json: the program does not look it up for this layer"),
+    (["--dtype", "fp32"], "the server's kernel has no fp32"),
+    (["--dtype", "bf16,fp8"], "compiles the kernel for one top_k and format"),
+    (["--shared-experts", "1", "--ep", "2"], "--shared-experts is for one model without --ep"),
+])
+def test_requests_that_cannot_be_served_are_told(room, more, sentence):
+    assert sentence in room.error(2, *tune("vllm"), *more)
+
+
+def test_what_is_missing_is_told_with_the_remedy(room):
+    assert "--for vllm needs a GPU, and this machine has none" in room.error(3, *tune("vllm"), "--device", "cpu", env={"MOETUNE_PLANT": ""})
+    assert "--base has no effect without --for" in room.error(2, "tune", "--model", "config.json", "--base", NAME)
+    error = room.error(3, *tune("vllm"), env={"MOETUNE_PYTHON": "/nowhere/python3"})
+    assert "/nowhere/python3 is not here, which compiles the server's kernel" in error and "MOETUNE_PYTHON" in error
+    room.write("python", "#!/bin/sh\necho 'pack_triton.py: error: triton is not installed' >&2\nexit 3\n")
+    assert "has no triton, which compiles the server's kernel" in room.error(3, *tune("vllm"))
+    assert "MOETUNE_SCRIPTS: config.json has no pack_triton.py" in room.error(2, *tune("vllm"), env={"MOETUNE_SCRIPTS": "config.json"})
+
+
+def test_a_time_budget_that_is_too_short_is_told(room):
+    error = room.error(1, *tune("vllm", *SMALL, "--time-budget", "1ms"))
+    assert "the time budget ended before the rows of a token count were chosen" in error and "--resume" in error
+
+
+def test_ctrl_c_keeps_what_was_measured(room):
+    process = room.start(*tune("vllm", "--tokens", "1-4096*2", "-q"))
+    room.wait_for_trials(process, 3, "out/moetune-table.json.journal.jsonl")
+    process.send_signal(2)
+    process.communicate(timeout=60)
+    assert process.returncode in (130, 0)
+    assert "trial" in (room.path / "out/moetune-table.json.journal.jsonl").read_text()
