@@ -52,7 +52,9 @@ int64_t held_blocks(CUfunction function, const JsonAt& launch, int processors) {
   return int64_t{blocks} * processors;
 }
 
-int64_t element_bytes(std::string_view dtype) { return dtype == "fp32" || dtype == "int32" ? 4 : 2; }
+int64_t element_bytes(std::string_view dtype) {
+  return dtype == "fp8" ? 1 : dtype == "fp32" || dtype == "int32" ? 4 : 2;
+}
 
 bool is_asked(const moetune_request& asked, const moetune_request& request) {
   return asked.experts == request.experts && asked.top_k == request.top_k && asked.n == request.n &&
@@ -70,6 +72,7 @@ LoadedKernel::LoadedKernel(KernelLibrary& library, const JsonAt& kernel, const J
     launches_.push_back(launch);
     functions_.push_back(launch.has("fill") ? LoadedFunction{} : library.load(launch));
   });
+  each(kernel["operands"], [&](const JsonAt& operand) { has_scales_ = has_scales_ || operand.has("strides"); });
 }
 
 Sizes LoadedKernel::sizes_of(int64_t tokens, int64_t rows) const {
@@ -102,20 +105,37 @@ std::vector<LaunchBuffer> LoadedKernel::buffers_of(const Sizes& sizes) const {
 
 std::vector<LaunchBuffer> LoadedKernel::buffers(int64_t tokens) const { return buffers_of(sizes_of(tokens, -1)); }
 
+// Puts the distances between scales that the caller did not give into `sizes`. Kernels count scales in 32 bits.
+int64_t LoadedKernel::scale_bytes(const JsonAt& operand, const std::vector<int64_t>& shape, Sizes& sizes) const {
+  constexpr int64_t kMost = int64_t{1} << 32;
+  int64_t last = 0, without_gaps = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    const auto [place, absent] = sizes.emplace(operand["strides"][i].string(), without_gaps);
+    const int64_t stride = place->second, steps = std::max<int64_t>(shape[i] - 1, 0);
+    if (stride < 0 || (stride > 0 && steps > kMost / stride) || (last += steps * stride) >= kMost)
+      throw request_error(name_ + ": '" + operand["name"].string() +
+                          "' needs strides of 0 or more, and its last scale within 2^32 floats of its first");
+    if (absent) without_gaps *= steps + 1;
+  }
+  return std::ranges::find(shape, 0) == shape.end() ? 4 * (last + 1) : 0;
+}
+
 // Matrices of experts lie one behind another: their rows are "experts * n".
-std::vector<OperandNeed> LoadedKernel::operands_of(const Sizes& sizes) const {
+std::vector<OperandNeed> LoadedKernel::operands_of(Sizes& sizes) const {
   constexpr std::string_view kByExpert = "experts * ";
   std::vector<OperandNeed> needs;
   each(kernel_["operands"], [&](const JsonAt& operand) {
     OperandNeed need{.name = text_of(operand["name"]), .dtype = text_of(operand["dtype"]), .shape = {}};
     each(operand["shape"], [&](const JsonAt& side) { need.shape.push_back(evaluate(side, sizes)); });
     const std::string rows = operand["shape"][size_t{0}].string();
-    const int64_t row_bytes = element_bytes(need.dtype) * (need.shape.size() > 1 ? need.shape[1] : 1);
+    int64_t row_bytes = element_bytes(need.dtype);
+    for (size_t i = 1; i < need.shape.size(); ++i) row_bytes *= need.shape[i];
     need.bytes = need.shape.front() * row_bytes;
     // Kernels read and write at most 16 bytes at a time, and no more than what divides a row's bytes.
     need.alignment = std::gcd(int64_t{16}, row_bytes);
-    need.exact = rows.starts_with("experts");
-    if (rows.starts_with(kByExpert)) {
+    need.exact = rows.starts_with("experts") || rows == "1";
+    if (operand.has("strides")) need.bytes = scale_bytes(operand, need.shape, sizes), need.alignment = 4;
+    if (rows.starts_with(kByExpert) && need.shape.size() < std::size(moetune_need{}.shape)) {
       need.shape.front() = Formula::evaluate(std::string_view(rows).substr(kByExpert.size()), sizes);
       need.shape.insert(need.shape.begin(), sizes.at("experts"));
     }
@@ -125,14 +145,22 @@ std::vector<OperandNeed> LoadedKernel::operands_of(const Sizes& sizes) const {
   return needs;
 }
 
-std::shared_ptr<Plan> LoadedKernel::plan(int64_t tokens, int64_t rows) {
+std::shared_ptr<Plan> LoadedKernel::plan(int64_t tokens, int64_t rows, const moetune_strides* strides) {
+  std::array<int64_t, 7> key = {tokens, rows};
+  if (!has_scales_) strides = nullptr;
+  if (strides)
+    key = {tokens, rows, strides->x_row, strides->x_step, strides->w_expert, strides->w_row, strides->w_step};
+  else if (has_scales_)
+    key.back() = std::numeric_limits<int64_t>::min();
   const std::lock_guard lock(mutex_);
-  const auto found = plans_.find({tokens, rows});
+  const auto found = plans_.find(key);
   if (found != plans_.end()) return found->second;
-  const Sizes sizes = sizes_of(tokens, rows);
-  auto made = std::make_shared<Plan>(name_, launches_, functions_, sizes, operands_of(sizes), buffers_of(sizes));
+  Sizes sizes = sizes_of(tokens, rows);
+  for (size_t i = 0; strides && i < std::size(kScaleStrides); ++i) sizes[kScaleStrides[i]] = key[i + 2];
+  std::vector<OperandNeed> operands = operands_of(sizes);
+  auto made = std::make_shared<Plan>(name_, launches_, functions_, sizes, std::move(operands), buffers_of(sizes));
   if (plans_.size() >= kKeptPlans) plans_.clear();
-  return plans_[{tokens, rows}] = std::move(made);
+  return plans_[key] = std::move(made);
 }
 
 // ---- The library ----------------------------------------------------------------------------------------------------

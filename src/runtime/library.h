@@ -2,13 +2,13 @@
 #pragma once
 #include <cuda.h>
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/plan.h"
@@ -26,14 +26,16 @@ class LoadedKernel {
   const moetune_served& served() const { return served_; }
   KernelLibrary& library() const { return library_; }
 
-  /// `rows` -1: tokens * top_k. Throws Exit::request for more rows than that.
-  std::shared_ptr<Plan> plan(int64_t tokens, int64_t rows);
+  /// `rows` -1: tokens * top_k. Throws Exit::request for more rows than that, and for `strides` that kernels cannot
+  /// follow; null: row-major.
+  std::shared_ptr<Plan> plan(int64_t tokens, int64_t rows, const moetune_strides* strides = nullptr);
   std::vector<LaunchBuffer> buffers(int64_t tokens) const;
 
  private:
   Sizes sizes_of(int64_t tokens, int64_t rows) const;
   std::vector<LaunchBuffer> buffers_of(const Sizes& sizes) const;
-  std::vector<OperandNeed> operands_of(const Sizes& sizes) const;
+  std::vector<OperandNeed> operands_of(Sizes& sizes) const;
+  int64_t scale_bytes(const JsonAt& operand, const std::vector<int64_t>& shape, Sizes& sizes) const;
 
   KernelLibrary& library_;
   JsonAt kernel_, extents_;
@@ -42,7 +44,8 @@ class LoadedKernel {
   std::vector<JsonAt> launches_;
   std::vector<LoadedFunction> functions_;  // one for each launch
   std::mutex mutex_;
-  std::map<std::pair<int64_t, int64_t>, std::shared_ptr<Plan>> plans_;  // by tokens and rows
+  bool has_scales_ = false;
+  std::map<std::array<int64_t, 7>, std::shared_ptr<Plan>> plans_;  // by tokens, rows and strides of scales
 };
 
 class KernelLibrary {

@@ -101,10 +101,15 @@ void moetune_free_workspace(moetune_workspace* workspace) { delete workspace; }
 
 int moetune_launch(const moetune_kernel* kernel, int64_t tokens, int64_t rows, moetune_workspace* workspace,
                    const moetune_operand* operands, size_t count, void* stream) {
+  return moetune_launch_scaled(kernel, tokens, rows, workspace, operands, count, nullptr, stream);
+}
+
+int moetune_launch_scaled(const moetune_kernel* kernel, int64_t tokens, int64_t rows, moetune_workspace* workspace,
+                          const moetune_operand* operands, size_t count, const moetune_strides* strides, void* stream) {
   return told([&] {
     LoadedKernel& it = loaded(kernel);
     const CurrentContext current(it.library().context());
-    it.plan(tokens, rows)
+    it.plan(tokens, rows, strides)
         ->launch({operands, count}, workspace ? &workspace->memory : nullptr, static_cast<CUstream>(stream));
   });
 }

@@ -33,8 +33,9 @@ typedef struct moetune_library moetune_library;     /* an export on a device */
 typedef struct moetune_kernel moetune_kernel;       /* a kernel for one computation; belongs to its library */
 typedef struct moetune_workspace moetune_workspace; /* device memory of one launch in flight */
 
-/* A computation. op: "fwd", "dx" or "dw". dtype: "bf16" or "fp16". fusion as moetune spells it: "plain", "permute_x",
- * "permute_y+topk_weights". W is [experts, n, k]; experts are those of this rank. */
+/* A computation. op: "fwd", "dx" or "dw". dtype: "bf16" or "fp16", or of fp8 a word as moetune spells it: "fp8-block",
+ * "fp8-channel-fast", "fp8-tensor-fp16". fusion likewise: "plain", "permute_x", "permute_y+topk_weights". W is
+ * [experts, n, k]; experts are those of this rank. */
 typedef struct moetune_request {
   const char *op, *dtype, *fusion;
   int64_t experts, top_k, n, k;
@@ -48,9 +49,11 @@ typedef struct moetune_served {
   double skew, time_us;           /* of a cell: rows of the largest expert over the mean; 0 = not timed */
 } moetune_served;
 
-/* What a kernel takes. Matrices are row-major: [rows, columns], w and dw [experts, rows, columns]; vectors [rows]. */
+/* What a kernel takes. Matrices are row-major: [rows, columns], w and dw [experts, rows, columns]; vectors [rows].
+ * Scales of fp8, in fp32, by format: x_scales [rows, ceil(k / 128)], [rows] or [1]; w_scales [experts, ceil(n / 128),
+ * ceil(k / 128)], [experts, n] or [experts]. */
 typedef struct moetune_need {
-  const char *name, *dtype; /* "x"; "bf16", "fp16", "fp32", "int32" */
+  const char *name, *dtype; /* "x"; "bf16", "fp16", "fp32", "int32", "fp8" (e4m3) */
   int32_t dims, exact;      /* exact = 0: it may have more rows */
   int64_t shape[3];
   int64_t top_k; /* not 0: one value for each slot, which may be [tokens, top_k] */
@@ -63,6 +66,13 @@ typedef struct moetune_operand {
   const void* data;
   int64_t bytes;
 } moetune_operand;
+
+/* Floats from a scale to the next: of X from row to row, and from 128 columns of k to the next; of W from expert to
+ * expert, from 128 rows to the next (with scales of channels from row to row), and along k. Those that the format has
+ * no use for are not read; 0 repeats a scale. */
+typedef struct moetune_strides {
+  int64_t x_row, x_step, w_expert, w_row, w_step;
+} moetune_strides;
 
 /* What was wrong with the last call in this thread that failed. */
 MOETUNE_API const char* moetune_error(void);
@@ -112,6 +122,10 @@ MOETUNE_API void moetune_free_workspace(moetune_workspace* workspace);
  * must not sum to more. A graph that captures the launch uses the same addresses in every replay. */
 MOETUNE_API int moetune_launch(const moetune_kernel* kernel, int64_t tokens, int64_t rows, moetune_workspace* workspace,
                                const moetune_operand* operands, size_t count, void* stream);
+/* The same with scales that lie in another way than row-major without gaps. */
+MOETUNE_API int moetune_launch_scaled(const moetune_kernel* kernel, int64_t tokens, int64_t rows,
+                                      moetune_workspace* workspace, const moetune_operand* operands, size_t count,
+                                      const moetune_strides* strides, void* stream);
 
 /* Sorts a routing by expert, in one kernel. topk_ids [slots], of id_bytes 4 or 8, are the experts of the slots
  * (token * top_k + choice); those of the `experts` from first_expert on are sorted. Writes m_sizes [experts], rows of

@@ -40,6 +40,17 @@ class _Need(ctypes.Structure):
                 ("bytes", ctypes.c_int64), ("alignment", ctypes.c_int64)]
 
 
+class Strides(ctypes.Structure):
+    """How scales lie; see moetune_strides."""
+    _fields_ = [(name, ctypes.c_int64) for name in ("x_row", "x_step", "w_expert", "w_row", "w_step")]
+
+    @classmethod
+    def of(cls, x_scales, w_scales):
+        """Those of tensors; sides of 1 at their ends may be missing."""
+        x, w = x_scales.stride(), w_scales.stride()
+        return cls(*(*x, 0, 0)[:2], *(*w, 0, 0, 0)[:3])
+
+
 class _Operand(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("data", ctypes.c_void_p), ("bytes", ctypes.c_int64)]
 
@@ -57,6 +68,8 @@ _ARGUMENTS = {
     "moetune_reset": [ctypes.c_void_p],
     "moetune_launch": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.POINTER(_Operand),
                        ctypes.c_size_t, ctypes.c_void_p],
+    "moetune_launch_scaled": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p,
+                              ctypes.POINTER(_Operand), ctypes.c_size_t, ctypes.POINTER(Strides), ctypes.c_void_p],
     "moetune_route": [ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_int, *[ctypes.c_void_p] * 4]}
 
 
@@ -98,19 +111,28 @@ def _current_stream():
 # ---- Operands -------------------------------------------------------------------------------------------------------
 
 _TORCH_DTYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32", "int32": "torch.int32",
-                 "int64": "torch.int64"}
+                 "int64": "torch.int64", "fp8": "torch.float8_e4m3fn"}
 
 
 class Need(typing.NamedTuple):
     """What an operand must be. `exact`: of this shape; others may have more rows, in any number of dimensions before
-    the columns. With `top_k`, a value for each slot, which may also be [tokens, top_k]."""
+    the columns. With `top_k`, a value for each slot, which may also be [tokens, top_k]. Scales may lie anyhow, and end
+    in more sides of 1."""
     name: str
     dtype: str
     shape: list
     exact: bool
     top_k: int = 0
 
+    @property
+    def is_scales(self):
+        return self.name.endswith("_scales")
+
     def fits(self, shape):
+        if self.is_scales:
+            shape, ones = (shape or [1])[:len(self.shape)], shape[len(self.shape):]
+            if len(shape) < len(self.shape) or set(ones) - {1}:
+                return False
         if self.exact:
             return shape == self.shape
         rows, *columns = self.shape
@@ -127,7 +149,7 @@ class Need(typing.NamedTuple):
         device = getattr(tensor, "device", None)  # of a torch tensor; of others it isn't known
         if device is not None and (device.type, device.index) != ("cuda", ordinal):
             raise Error(f"{kernel}: '{self.name}' is on {device}, but the kernel on cuda:{ordinal}")
-        if not tensor.is_contiguous():
+        if not tensor.is_contiguous() and not self.is_scales:
             raise Error(f"{kernel}: '{self.name}' is not contiguous")
         if not self.fits(list(tensor.shape)):
             by_token = f" or [{self.shape[0] // self.top_k}, {self.top_k}]" if self.top_k else ""
@@ -168,8 +190,8 @@ class Library:
         return {tuple(each[name] for name, _ in Request._fields_) for each in self.served()}
 
     def pick(self, *, tokens, skew=None, **request):
-        """The kernel for a computation (op="fwd", dtype="bf16", fusion="plain", experts, top_k, n, k); see moetune_pick
-        in moetune.h for which one it is. Error if the export has none."""
+        """The kernel for a computation (op="fwd", dtype="bf16" (or "fp16", "fp8-block", ...), fusion="plain", experts,
+        top_k, n, k); see moetune_pick in moetune.h for which one it is. Error if the export has none."""
         handle = ctypes.c_void_p()
         asked = request_of(**request)
         require(_c.moetune_pick(self.handle, ctypes.byref(asked), tokens, skew or 0, ctypes.byref(handle)))
@@ -221,15 +243,19 @@ class Kernel:
         unknown = set(operands) - {need.name for need in needs}
         if unknown:
             raise Error(f"{self.name}: takes no operand '{min(unknown)}'; it takes {', '.join(n.name for n in needs)}")
-        Prepared(self, tokens, rows, needs).launch(workspace, [operands[need.name].data_ptr() for need in needs],
-                                                   _current_stream() if stream is None else stream)
+        strides = Strides.of(operands["x_scales"], operands["w_scales"]) if "x_scales" in operands else None
+        Prepared(self, tokens, rows, needs, strides).launch(workspace,
+                                                            [operands[need.name].data_ptr() for need in needs],
+                                                            _current_stream() if stream is None else stream)
 
 
 class Prepared:
-    """A kernel with a number of tokens, for launches whose operands were checked."""
+    """A kernel with a number of tokens, for launches whose operands were checked. `strides` are those of its scales."""
 
-    def __init__(self, kernel, tokens, rows, needs):
+    def __init__(self, kernel, tokens, rows, needs, strides=None):
         self._kernel, self._handle = kernel, kernel.handle
+        self._launch = _c.moetune_launch if strides is None else _c.moetune_launch_scaled
+        self._strides = () if strides is None else (strides,)
         self._tokens, self._rows = tokens, -1 if rows is None else rows
         self._names, self._free = [need.name.encode() for need in needs], []
 
@@ -242,8 +268,8 @@ class Prepared:
             operands = list(array)
         for operand, address in zip(operands, addresses):
             operand.data = address
-        result = _c.moetune_launch(self._handle, self._tokens, self._rows, workspace.handle, array, len(operands),
-                                   stream)
+        result = self._launch(self._handle, self._tokens, self._rows, workspace.handle, array, len(operands),
+                              *self._strides, stream)
         self._free.append((array, operands))
         if result:
             require(result)

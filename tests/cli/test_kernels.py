@@ -27,18 +27,23 @@ sys.path.insert(0, sys.argv[1])
 import moetune_kernels as kernels
 
 class Tensor:
-    def __init__(self, address, shape, dtype):
-        self.address, self.shape, self.dtype = address, shape, "torch." + {"bf16": "bfloat16", "fp32": "float32"}.get(dtype, dtype)
+    def __init__(self, address, shape, dtype, strides=None):
+        self.address, self.shape, self.strides = address, shape, strides
+        self.dtype = "torch." + {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}.get(dtype, dtype)
     def data_ptr(self):
         return self.address
     def is_contiguous(self):
-        return True
+        return not self.strides
+    def stride(self):
+        return self.strides or [kernels.math.prod(self.shape[i + 1:]) for i in range(len(self.shape))]
     def numel(self):
         return kernels.math.prod(self.shape)
     def element_size(self):
         return 8 if self.dtype == "torch.int64" else 4
 
 given = dict(word.split("=", 1) for word in sys.argv[2:])
+strides = [int(word) for word in given.get("strides", "").split(",") if word]
+strides = {"x_scales": strides[:2], "w_scales": strides[2:]}
 number = lambda name, otherwise=None: int(given.get(name, otherwise)) if given.get(name, otherwise) is not None else None
 try:
     library = kernels.Library(sys.argv[1], other_gpu=given.get("other_gpu") == "1")
@@ -58,7 +63,7 @@ try:
         shifted, _, shift = given.get("shift", "").partition(":")
         for need in kernel.needs(tokens, rows):
             address += 0x1000000000
-            operands[need.name] = Tensor(address + int(shift) * (need.name == shifted) if shift else address, need.shape, need.dtype)
+            operands[need.name] = Tensor(address + int(shift) * (need.name == shifted) if shift else address, need.shape, need.dtype, strides.get(need.name))
         launch = lambda: kernel.launch(tokens, workspace, rows, stream=0x77, **operands)
         launch()
         other = threading.Thread(target=launch)  # without a context
@@ -112,7 +117,7 @@ def callers(tmp_path):
 def test_every_kernel_is_handed_what_the_manifest_says(exported, callers):
     manifest = json.loads((exported / "manifest.json").read_text())
     validate("kernels", exported / "manifest.json")
-    assert len(manifest["cells"]) == 80
+    assert len(manifest["cells"]) == 96
     seen = set()
     for cell in manifest["cells"]:
         out, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
@@ -126,7 +131,7 @@ def test_every_kernel_is_handed_what_the_manifest_says(exported, callers):
         if any("cooperative 1" in line for line in launches):
             seen.add("cooperative")
     assert seen >= {"moetune_kernel", "invert", "sum_slots", "weigh_rows", "fill", "workspace", "gathered_rows", "gathered",
-                    "sums", "row_of", "counters", "x_map", "x_rest_map", "w_map", "cooperative"}
+                    "sums", "row_of", "counters", "x_map", "x_rest_map", "w_map", "cooperative", "x_scales", "w_scale_step"}
 
 
 def test_a_launch_is_what_the_manifest_says(exported, callers):
@@ -154,6 +159,33 @@ def test_what_a_launch_needs_is_kept(exported, callers):
     assert len(maps) == 4  # of x and w, for each number of tokens
     assert len([line for line in log.splitlines() if line.startswith("launch")]) == 6
     assert len([line for line in log.splitlines() if line.startswith("alloc")]) == 1
+
+
+SCALED = {"op": "fwd", "dtype": "fp8-block", **LAYER, "tokens": 16, "skew": 1.3, "route": 0}
+
+
+def test_scales_are_handed_over_as_they_lie(exported, callers):
+    """Row by row if nothing else is said, along the rows of X, and with one scale for all columns of k."""
+    for strides, told in (({}, ("4 1", "8 4 1")), ({"strides": "1,32,8,1,2"}, ("1 32", "8 1 2")),
+                          ({"strides": "1,0,2,1,0"}, ("1 0", "2 1 0"))):
+        _, log = callers.run(exported, **SCALED, **strides)
+        scales = [line.split() for line in log.splitlines() if line.startswith("  x_scales")]
+        assert len(scales) == 2 and scales[0] == scales[1]
+        assert " ".join(scales[0]) == f"x_scales 0x105000000000 {told[0]} w_scales 0x106000000000 {told[1]}"
+        assert "map 0x101000000000 type 0" in log and "x 0x101000000000 w 0x102000000000 y 0x103000000000" in log
+    weighted = {**SCALED, "dtype": "fp8-channel-fp16-fast", "fusion": "permute_y+topk_weights"}
+    assert "1 0 w_scales 0x108000000000 256 1 0" in callers.run(exported, **weighted)[1]
+    assert "0 0 w_scales 0x107000000000 1 0 0" in callers.run(exported, **{**SCALED, "dtype": "fp8-tensor", "fusion": "permute_y"})[1]
+
+
+@pytest.mark.parametrize("words, told", [
+    ({"strides": "-4,1,8,4,1"}, "'x_scales' needs strides of 0 or more, and its last scale within 2^32 floats"),
+    ({"strides": f"4,1,{2**31},4,1"}, "'w_scales' needs strides of 0 or more"),
+    ({"shift": "x_scales:2"}, "'x_scales' must begin at a multiple of 4 bytes"),
+    ({"dtype": "fp8-channel"}, "has no kernel for fwd fp8-channel plain")])
+def test_scales_that_kernels_cannot_read_are_refused(exported, callers, words, told):
+    out, log = callers.run(exported, code=1, **{**SCALED, **words})
+    assert told in out and "launch" not in log
 
 
 def test_a_workspace_without_memory_for_more_says_so(exported):
@@ -345,10 +377,12 @@ def test_another_gpu_is_taken_where_the_caller_says_so(exported, callers):
 
 def test_an_operand_that_is_too_small_is_refused(exported, callers):
     assert "40 are more rows than tokens * top_k = 32" in callers.run(exported, code=1, **{**PICK, "rows": 40})[0]
-    result = subprocess.run([BUILT / "launch_main", exported, *(f"{k}={v}" for k, v in PICK.items()), "bytes=y:100"],
-                            stdout=subprocess.PIPE, universal_newlines=True,
-                            env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": os.devnull})
-    assert result.returncode == 1 and "'y' has 100 bytes, but needs 16384" in result.stdout
+    for words, told in (({**PICK, "bytes": "y:100"}, "'y' has 100 bytes, but needs 16384"),
+                        ({**SCALED, "bytes": "x_scales:508", "strides": "1,32,8,4,1"}, "'x_scales' has 508 bytes, but needs 512")):
+        result = subprocess.run([BUILT / "launch_main", exported, *(f"{k}={v}" for k, v in words.items())],
+                                stdout=subprocess.PIPE, universal_newlines=True,
+                                env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": os.devnull})
+        assert result.returncode == 1 and told in result.stdout
 
 
 @pytest.mark.parametrize("name, shift, alignment", [("x", 8, 16), ("w", 2, 16), ("y", 8, 16), ("m_sizes", 2, 4)])
@@ -460,11 +494,12 @@ print(refused > 500)
 """
 
 
-def test_whatever_a_manifest_says_ends_in_a_launch_or_an_error(exported, tmp_path):
+@pytest.mark.parametrize("dtype, fusion", [("bf16", "permute_x+sum_slots"), ("fp8-block", "permute_x")])
+def test_whatever_a_manifest_says_ends_in_a_launch_or_an_error(exported, tmp_path, dtype, fusion):
     """Each member is taken out of a manifest that is signed again, or given a value of another kind."""
     def one_cell(manifest):
-        summed = next(cell for cell in manifest["cells"] if cell["asked"]["fusion"] == "permute_x+sum_slots")
-        manifest["cells"], name = [summed], summed["kernel"]
+        one = next(cell for cell in manifest["cells"] if (cell["asked"]["dtype"], cell["asked"]["fusion"]) == (dtype, fusion))
+        manifest["cells"], name = [one], one["kernel"]
         manifest["kernels"] = [kernel for kernel in manifest["kernels"] if kernel["name"] == name]
         manifest["ranges"] = [{**manifest["ranges"][0], "kernel": name, "asked": manifest["cells"][0]["asked"],
                                "extents": manifest["cells"][0]["extents"]}]
@@ -636,6 +671,30 @@ def test_a_table_is_exported_with_what_it_takes_to_launch_it(room, callers):
     assert "holds other files, but no export of kernels" in room.error(2, "export", "table.json", "--format", "kernels", "-o", "full")
     assert "an export of kernels is a folder" in room.error(2, "export", "table.json", "--format", "kernels")
     assert "--arch has no effect without --format kernels" in room.error(2, "export", "table.json", "--format", "csv", "--arch", "sm_80")
+
+
+def test_kernels_of_fp8_are_exported_by_their_format(room, callers):
+    table = json.loads((SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json").read_text())
+    entry = {**table["entries"][0], "candidate": {"variant": "simt", "block_m": 64, "block_n": 64, "block_k": 16}, "rivals": [], "ties": []}
+    entry = {key: value for key, value in entry.items() if key not in ("id", "derived", "code")}
+    cell, rows, active = entry["cell"], entry["figures"]["rows"], entry["figures"]["active_experts"]
+    experts, n, k = cell["experts"], cell["n"], cell["k"]
+    scaled = {"block": rows * -(-k // 128) + experts * -(-n // 128) * -(-k // 128), "channel": rows + experts * n, "tensor": 1 + experts}
+    table["entries"] = [{**entry, "cell": {**cell, "dtype": "fp8", "scales": scales, "out_dtype": "fp16", "fast_sums": scales != "block"},
+                         "bytes": rows * k + active * n * k + rows * n * 2 + 4 * (experts + count)} for scales, count in scaled.items()]
+    table.pop("sweep", None)
+    room.write("table.json", json.dumps(table))
+    assert "wrote 3 kernels of 3 cells" in room.ok("export", "table.json", "--format", "kernels", "-o", "out").stderr
+    validate("kernels", room.path / "out/manifest.json")
+    manifest = json.loads((room.path / "out/manifest.json").read_text())
+    assert [served["asked"]["dtype"] for served in manifest["cells"]] == [
+        "fp8-block-fp16", "fp8-channel-fp16-fast", "fp8-tensor-fp16-fast"]
+    for served in manifest["cells"]:
+        out, log = callers.run(room.path / "out", **served["asked"], tokens=served["tokens"])
+        assert out.startswith(served["kernel"]) and "x_scales 0x105000000000" in log
+    exported = json.loads(room.ok("export", "table.json", "--format", "runtime").stdout)
+    assert {(each["file"], each["asked"]["dtype"]) for each in exported["cells"].values()} == {
+        (f"{served['kernel']}.sm_90a.cubin", served["asked"]["dtype"]) for served in manifest["cells"]}
 
 
 def test_an_architecture_that_gets_nothing_is_answered_no(room):

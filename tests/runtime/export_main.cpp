@@ -24,6 +24,14 @@ Shape shape_of(Op op, const Fusion& fusion, int64_t experts) {
   return shape;
 }
 
+Shape fp8_of(ScaleKind scales, Dtype out, bool fast_sums, const Fusion& fusion) {
+  Shape shape = shape_of(Op::fwd, fusion, 6);
+  shape.layer.dtype = Dtype::fp8;
+  shape.layer.scales = scales, shape.layer.out_dtype = out, shape.layer.fast_sums = fast_sums;
+  require_valid(shape);
+  return shape;
+}
+
 // Candidates beside the default: clusters, pieces along k with their sums, a shared last round, gathering first.
 std::vector<std::pair<Shape, std::string>> wanted() {
   const Fusion px = {.permute_x = true}, py = {.permute_y = true}, weighted = {.permute_y = true, .topk_weights = true};
@@ -42,6 +50,10 @@ std::vector<std::pair<Shape, std::string>> wanted() {
       shape_of(Op::fwd, {}, 11),
       "wgmma block_m=144 block_n=128 stages=4 block_k=64 consumers=2 schedule=cooperative swap=yes split=1 "
       "hold=0 pace=own");  // with a map for the rest of a tile's rows
+  list.emplace_back(fp8_of(ScaleKind::block, Dtype::bf16, false, {}), "");
+  list.emplace_back(fp8_of(ScaleKind::block, Dtype::bf16, false, px), "");
+  list.emplace_back(fp8_of(ScaleKind::channel, Dtype::fp16, true, weighted), "");
+  list.emplace_back(fp8_of(ScaleKind::tensor, Dtype::bf16, false, py), "");
   list.emplace_back(shape_of(Op::fwd, px, 10), "wgmma gather=first tma_x=yes tma_w=yes mix=0");
   return list;
 }

@@ -2,6 +2,7 @@
 // stand for operands, and routes. Prints the kernel's name, or the error.
 //   launch_main FOLDER op=fwd experts=8 top_k=2 n=64 k=64 tokens=16 [fusion=..] [dtype=..] [skew=..] [rows=..]
 //               [room=TOKENS] [bytes=NAME:BYTES] [shift=NAME:BYTES] [other_gpu=1] [route=0]
+//               [strides=X_ROW,X_STEP,W_EXPERT,W_ROW,W_STEP]
 // With picks=MOST it prints instead which cell answers for each number of tokens up to MOST; with tokens=A,B it
 // launches for A, B, ... tokens in turn.
 #include <cstdio>
@@ -52,6 +53,9 @@ int main(int argc, char** argv) {
     const std::string& text = given[word];
     return text.substr(0, text.find(':')) == name ? std::stol(text.substr(text.find(':') + 1)) : -1;
   };
+  moetune_strides strides = {};
+  const bool strided = std::sscanf(given["strides"].c_str(), "%ld,%ld,%ld,%ld,%ld", &strides.x_row, &strides.x_step,
+                                   &strides.w_expert, &strides.w_row, &strides.w_step) == 5;
   void* const stream = reinterpret_cast<void*>(0x77);
   std::stringstream words(given["tokens"]);
   for (std::string word; std::getline(words, word, ',');) {
@@ -70,7 +74,8 @@ int main(int argc, char** argv) {
                           given_for("bytes", needs[i].name)});
     }
     for (int i = 0; i < 2; ++i)
-      require(moetune_launch(kernel, tokens, rows, workspace, operands.data(), count, stream));
+      require(strided ? moetune_launch_scaled(kernel, tokens, rows, workspace, operands.data(), count, &strides, stream)
+                      : moetune_launch(kernel, tokens, rows, workspace, operands.data(), count, stream));
   }
   if (number("route", 1) == 1)
     require(moetune_route(library, request.experts, first * request.top_k, 0, first * request.top_k, 8,

@@ -35,8 +35,6 @@ namespace fs = std::filesystem;
 
 #ifdef MOETUNE_HAS_CUDA
 
-constexpr const char* kNoScales = "exported kernels take no scales yet, which fp8 needs";
-
 std::string of_pack(const Candidate& candidate) {
   return fmt::format("its kernel is in the folder of the pack {}", candidate.variant->name);
 }
@@ -66,7 +64,6 @@ class Collection {
   void add(const Entry& entry) {
     if (!entry.skipped.empty()) return left_out(id(entry.cell), entry.skipped);
     if (!entry.candidate.foreign.empty()) return left_out(id(entry.cell), of_pack(entry.candidate));
-    if (has_scales(product_of(entry.cell.shape).a.type)) return left_out(id(entry.cell), kNoScales);
     const Candidate winner = launchable(entry.candidate);
     for (const DeviceInfo& device : targets_) {
       const bool own = &device == &targets_.front();
@@ -90,7 +87,6 @@ class Collection {
   void add(const RobustChoice& choice) {
     const std::string what = fmt::format("the choice for {} tokens of {}", text(choice.tokens), title(choice.shape()));
     if (!choice.candidate().foreign.empty()) return left_out(what, of_pack(choice.candidate()));
-    if (has_scales(product_of(choice.shape()).a.type)) return left_out(what, kNoScales);
     const Candidate chosen = launchable(choice.candidate());
     if (const auto reason = cannot_run(chosen, choice.shape(), table_.device)) return left_out(what, *reason);
     tell_addressing(what, chosen, choice.candidate());

@@ -1,6 +1,6 @@
-// Launches one exported kernel from C++: the first plain forward cell of an export with random operands, its time under
-// a CUDA graph, what a launch costs the host beside cuLaunchKernelEx alone, whether two launches give the same bits,
-// and whether elements of every expert are those that the CPU computes.
+// Launches one exported kernel from C++: the first plain forward cell of an export in bf16 or fp16 with random
+// operands, its time under a CUDA graph, what a launch costs the host beside cuLaunchKernelEx alone, whether two
+// launches give the same bits, and whether elements of every expert are those that the CPU computes.
 //
 //   g++ -std=c++17 -I kernels/include -I /usr/local/cuda/include kernels/examples/launch.cpp -L kernels/lib -lmoetune \
 //       -Wl,-rpath,kernels/lib -L /usr/local/cuda/lib64/stubs -lcuda -o launch
@@ -149,9 +149,9 @@ int main(int count, char** words) try {
   require(moetune_list(library, &served, &all));
   const auto* cell = std::find_if(served, served + all, [](const moetune_served& each) {
     return each.tokens_from == each.tokens_to && std::strcmp(each.request.op, "fwd") == 0 &&
-           std::strcmp(each.request.fusion, "plain") == 0;
+           std::strcmp(each.request.fusion, "plain") == 0 && std::strncmp(each.request.dtype, "fp8", 3) != 0;
   });
-  if (cell == served + all) throw std::runtime_error("the export has no plain forward kernel");
+  if (cell == served + all) throw std::runtime_error("the export has no plain forward kernel of 16 bits");
   const moetune_request& request = cell->request;
   const std::int64_t tokens = cell->tokens_from, rows = tokens * request.top_k;
   const moetune_kernel* kernel = nullptr;
