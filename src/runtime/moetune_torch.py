@@ -6,6 +6,7 @@ GEMMs of an MoE layer, and their gradients if the export has kernels of dx and d
     up = grouped_gemm("kernels", x, w_up, m_sizes, gather, top_k=8, fusion="permute_x")
     down = grouped_gemm("kernels", hidden, w_down, m_sizes, gather, topk_weights, top_k=8,
                         fusion="permute_y+topk_weights")
+    up = scaled_grouped_gemm("kernels", x, w_up, x_scales, w_scales, m_sizes, gather, top_k=8, fusion="permute_x")
 
 Fusions, as moetune names them: "plain" (rows in expert order in and out), "permute_x" (x is [tokens, k], rows are
 gathered while they are loaded), "permute_y" (y is by slot = token * top_k + choice, rows are scattered while they are
@@ -20,6 +21,7 @@ import moetune_kernels
 from moetune_kernels import Error
 
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+_FP8_RESULTS = {torch.bfloat16: "", torch.float16: "-fp16"}
 _MOST_READY = 4096  # launches; then all are prepared again
 _libraries = {}
 _workspaces = {}
@@ -111,46 +113,52 @@ def skew_hint(skew):
 class _Prepared(moetune_kernels.Prepared):
     """A launch of operands of known shapes: everything but their addresses."""
 
-    def __init__(self, folder, op, fusion, w_shape, top_k, rows, tensors):
+    def __init__(self, folder, op, fusion, w_shape, top_k, rows, tensors, fp8):
         first, operands = tensors[0], dict(zip(_NAMES[op], tensors))
-        if first.dtype not in _DTYPES:
-            raise Error(f"no kernels for {first.dtype}: they are of torch.bfloat16 and torch.float16")
+        if not fp8 and first.dtype not in _DTYPES:
+            raise Error(f"no kernels for {first.dtype}: they are of torch.bfloat16 and torch.float16, and of "
+                        "torch.float8_e4m3fn with scales for scaled_grouped_gemm")
         self.library, self.tokens = library(folder, first.device), rows // top_k
         experts, n, k = w_shape
-        request = dict(op=op, dtype=_DTYPES[first.dtype], fusion=fusion, experts=experts, top_k=top_k, n=n, k=k)
+        dtype = fp8 or _DTYPES[first.dtype]
+        request = dict(op=op, dtype=dtype, fusion=fusion, experts=experts, top_k=top_k, n=n, k=k)
         kernel = self.library.pick(tokens=max(self.tokens, 1), skew=_local.skew, **request)
-        self.request, self.request_key = kernel.request, (op, fusion, w_shape, top_k, first.dtype)
+        self.request, self.request_key = kernel.request, (op, fusion, w_shape, top_k, dtype)
         needs = kernel.needs(self.tokens, rows)
         for need in needs:
             if operands.get(need.name) is None:
                 raise Error(f"{kernel.name}: the operand '{need.name}' is missing")
             need.require(kernel.name, operands[need.name], self.library.device)
         self.places = [_NAMES[op].index(need.name) for need in needs]
-        super().__init__(kernel, self.tokens, rows, needs)
+        strides = moetune_kernels.Strides.of(operands["x_scales"], operands["w_scales"]) if fp8 else None
+        super().__init__(kernel, self.tokens, rows, needs, strides)
 
 
-_NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights"),
+_NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "x_scales", "w_scales"),
           "dx": ("dy", "w", "dx", "x", "m_sizes", "gather_indices", "topk_weights", "dweights"),
           "dw": ("dy", "x", "dw", "m_sizes", "gather_indices", "topk_weights")}
 
 
-def _launch(folder, op, fusion, w_shape, top_k, rows, *tensors):
+def _launch(folder, op, fusion, w_shape, top_k, rows, *tensors, fp8=None):
     """Tensors in the order of _NAMES, the first of the kernel's dtype; those that the fusion doesn't read may be there
-    too. Everything that costs time and depends on shapes alone is done once."""
+    too. Everything that costs time and depends on shapes alone is done once. `fp8`: the word of a format with scales,
+    which are the last two."""
     key = [folder, op, fusion, w_shape, top_k, rows, _local.skew]
     for tensor in tensors:
         if tensor is not None:
             key += tensor.shape, tensor.dtype, tensor.device
+    if fp8:
+        key += fp8, tensors[-2].stride(), tensors[-1].stride()
     key = tuple(key)
     ready = _ready.get(key)
     if ready is None:
         if len(_ready) >= _MOST_READY:
             _ready.clear()
-        ready = _ready[key] = _Prepared(folder, op, fusion, w_shape, top_k, rows, tensors)
+        ready = _ready[key] = _Prepared(folder, op, fusion, w_shape, top_k, rows, tensors, fp8)
     addresses = []
     for place in ready.places:
         tensor = tensors[place]
-        if not tensor.is_contiguous():
+        if not tensor.is_contiguous() and not (fp8 and place >= len(tensors) - 2):
             raise Error(f"'{_NAMES[op][place]}' is not contiguous")
         addresses.append(tensor.data_ptr())
     device = tensors[0].device
@@ -355,3 +363,44 @@ def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, to
         run = _Differentiable.apply if needs_grad and torch.is_grad_enabled() else _forward
     return run(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion,
                zero_rest)
+
+
+# ---- The GEMM of fp8 ------------------------------------------------------------------------------------------------
+
+@_operator("scaled_grouped_gemm(str folder, Tensor x, Tensor w, Tensor x_scales, Tensor w_scales, Tensor m_sizes, "
+           "Tensor gather_indices, Tensor? topk_weights, int top_k, str fusion, str scales, ScalarType out_dtype, "
+           "bool fast_sums=False, bool zero_rest=False) -> Tensor")
+def _scaled(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights, top_k, fusion, scales, out_dtype,
+            fast_sums=False, zero_rest=False):
+    if out_dtype not in _FP8_RESULTS:
+        raise Error(f"no kernels give {out_dtype} of fp8: they give torch.bfloat16 and torch.float16")
+    rows = gather_indices.numel()
+    y = (x.new_zeros if zero_rest else x.new_empty)((rows, w.shape[1]), dtype=out_dtype)
+    _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights, x_scales,
+            w_scales, fp8=f"fp8-{scales}{_FP8_RESULTS[out_dtype]}{'-fast' * fast_sums}")
+    return y
+
+
+@_fake("scaled_grouped_gemm")
+def _(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights, top_k, fusion, scales, out_dtype,
+      fast_sums=False, zero_rest=False):
+    return x.new_empty((gather_indices.numel(), w.shape[1]), dtype=out_dtype)
+
+
+def scaled_grouped_gemm(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights=None, *, top_k,
+                        fusion="plain", scales="block", out_dtype=torch.bfloat16, fast_sums=False, zero_rest=False):
+    """grouped_gemm of x and w in torch.float8_e4m3fn, whose values are elements times scales. Scales are of
+    torch.float32 and may lie anyhow, such as row-major or along the rows of x. x_scales are, for each row in memory of
+    x, [rows, ceil(k / 128)] with scales="block", [rows] with "channel", and one of all with "tensor"; w_scales are
+    [experts, ceil(n / 128), ceil(k / 128)], [experts, n] or [experts]. y is of out_dtype, torch.bfloat16 or
+    torch.float16. With fast_sums the kernel was tuned with --fast-sums. It has no gradients."""
+    if ("topk_weights" in fusion) != (topk_weights is not None):
+        raise Error("topk_weights go with the fusion permute_y+topk_weights")
+    if x_scales is None or w_scales is None:
+        raise Error("scaled_grouped_gemm needs both x_scales and w_scales")
+    if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or
+                                    (topk_weights is not None and topk_weights.requires_grad)):
+        raise Error("scaled_grouped_gemm has no gradients: call it under torch.no_grad()")
+    run = _scaled if _eager(x, w) else torch.ops.moetune.scaled_grouped_gemm.default
+    return run(str(folder), x.contiguous(), w.contiguous(), x_scales, w_scales, m_sizes, gather_indices, topk_weights,
+               top_k, fusion, scales, out_dtype, fast_sums, zero_rest)

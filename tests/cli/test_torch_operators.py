@@ -173,3 +173,62 @@ print(tuple(y.shape), [tuple(g.shape) for g in torch.autograd.grad(y, [x, w], to
 """)
     assert out == ["(32, 256) [(16, 512), (6, 256, 512)]"]
     assert entries(log).count("moetune_kernel") == 3
+
+
+FP8 = """
+e4m3 = torch.float8_e4m3fn
+x8, rows8, w8 = x.detach().to(e4m3), rows.detach().to(e4m3), w.detach().to(e4m3)
+x_scales, w_scales = torch.rand(T * k, 4), torch.rand(E, 2, 4)
+def block(x=rows8, w=w8, x_scales=x_scales, w_scales=w_scales, **words):
+    return mt.scaled_grouped_gemm("f", x, w, x_scales, w_scales, m, gather, top_k=k, **words)
+"""
+
+
+def test_fp8_is_launched_with_its_scales_as_they_lie(tmp_path):
+    out, log = run(tmp_path, FP8 + """
+along_rows = torch.rand(4, 36).t()[:T * k]
+y = block()
+print(tuple(y.shape), y.dtype)
+block(x_scales=along_rows, w_scales=w_scales.transpose(1, 2).contiguous().transpose(1, 2))
+block(x8, x_scales=x_scales[:T], fusion="permute_x")
+y = mt.scaled_grouped_gemm("f", rows8, w8, torch.rand(T * k, 1), torch.rand(E, N, 1), m, gather, weights.detach().reshape(-1),
+                           top_k=k, fusion="permute_y+topk_weights", scales="channel", out_dtype=torch.float16, fast_sums=True)
+print(y.dtype)
+block(x_scales=torch.tensor(2.0), w_scales=torch.rand(E), fusion="permute_y", scales="tensor")
+layer = torch.compile(lambda x, s: block(x, x_scales=s).relu(), backend="aot_eager", fullgraph=True)
+print(tuple(layer(rows8, along_rows).shape))
+torch.library.opcheck(torch.ops.moetune.scaled_grouped_gemm.default, ("f", rows8, w8, x_scales, w_scales, m, gather, None, k, "plain",
+                      "block", torch.bfloat16), test_utils="test_faketensor")
+""")
+    assert out == ["(32, 256) torch.bfloat16", "torch.float16", "(32, 256)"]
+    strides = [" ".join(line.split()[2:4] + line.split()[6:]) for line in log if line.startswith("  x_scales")]
+    assert strides[:6] == ["4 1 8 4 1", "1 36 8 1 2", "4 1 8 4 1", "1 0 256 1 0", "0 0 1 0 0", "1 36 8 4 1"]
+
+
+def test_what_does_not_fit_fp8_is_refused(tmp_path):
+    out, _ = run(tmp_path, FP8 + """
+def error(*args, call=block, **words):
+    try:
+        call(*args, **words)
+        print("no error")
+    except moetune_kernels.Error as e:
+        print(e)
+error(rows.detach())
+error(rows8.view(torch.float8_e5m2))
+error(x_scales=x_scales.half())
+error(x_scales=x_scales[:, :3])
+error(w_scales=torch.rand(E, N))
+error(x_scales=None)
+error(scales="channel")
+error(out_dtype=torch.float32)
+error("f", rows8, w8, m, gather, top_k=k, call=mt.grouped_gemm)
+error(fusion="permute_y+topk_weights", topk_weights=weights.reshape(-1))
+""")
+    for line, told in zip(out, ("'x' is of torch.bfloat16, but must be of torch.float8_e4m3fn", "'x' is of torch.float8_e5m2",
+                                "'x_scales' is of torch.float16, but must be of torch.float32",
+                                "'x_scales' is [32, 3], but must be [32, 4], or have more rows",
+                                "'w_scales' is [6, 256], but must be [6, 2, 4]", "needs both x_scales and w_scales",
+                                "has no kernel for fwd fp8-channel plain", "no kernels give torch.float32 of fp8",
+                                "with scales for scaled_grouped_gemm", "has no gradients: call it under torch.no_grad()")):
+        assert told in line
+    assert len(out) == 10
