@@ -1,5 +1,6 @@
 """Exported kernels on a GPU, against torch: right results in every fusion and op, CUDA graphs with other rows, several
 streams, a device that is busy, faults, and the two examples. Skips without a GPU and torch."""
+import ctypes
 import json
 import os
 import pathlib
@@ -315,6 +316,112 @@ for _, _, y in calls:
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
     assert any(launch["cooperative"] for kernel in manifest["kernels"] for launch in kernel["launches"])
+
+
+FP8 = [("block", "plain", "bf16", False), ("block", "permute_x", "bf16", False),
+       ("channel", "permute_y+topk_weights", "fp16", True), ("tensor", "permute_y", "bf16", False)]
+N8, K8 = 320, 400  # that 128 divides neither
+
+
+@pytest.fixture(scope="module")
+def fp8(tmp_path_factory):
+    """An export of the formats."""
+    path = tmp_path_factory.mktemp("fp8")
+    for place, (scales, fusion, out, fast) in enumerate(FP8):
+        moetune("tune", *LAYER[:4], "--n", N8, "--k", K8, "--tokens", "32,300", "--routing", "uniform,zipf:1.5", *FEW,
+                "--dtype", "fp8", "--scales", scales, "--out-dtype", out, *["--fast-sums"] * fast, *FUSIONS[fusion],
+                "-o", f"{place}.json", cwd=path)
+    moetune("merge", *(f"{place}.json" for place in range(len(FP8))), "-o", "all.json", cwd=path)
+    moetune("export", "all.json", "--format", "kernels", "-o", "out", cwd=path)
+    sys.path.insert(0, str(path / "out"))
+    return path / "out"
+
+
+def fp8_operands(tokens, scales, fusion):
+    """x and w with scales, and what they stand for."""
+    torch.manual_seed(tokens)
+    rows = tokens if fusion == "permute_x" else tokens * TOP_K
+    sides = {"block": ((rows, -(-K8 // 128)), (E, -(-N8 // 128), -(-K8 // 128))), "channel": ((rows, 1), (E, N8, 1)),
+             "tensor": ((1, 1), (E, 1, 1))}[scales]
+    pairs = []
+    for shape, scaled, block in zip(((rows, K8), (E, N8, K8)), sides, (1, 128)):
+        values = torch.randn(shape, device="cuda").to(torch.float8_e4m3fn)
+        factors = each = torch.rand(scaled, device="cuda") + 0.5
+        if scales == "block":
+            each = factors.repeat_interleave(block, -2)[..., :shape[-2], :].repeat_interleave(128, -1)[..., :K8]
+        pairs.append((values, factors, values.float() * each))
+    return zip(*pairs)
+
+
+def along_rows(scales):
+    """They lie as DeepGEMM wants them: rows are next to one another, columns begin at multiples of 16 bytes."""
+    rows, columns = scales.shape
+    room = torch.full((columns, (rows + 3) // 4 * 4), float("nan"), device="cuda")
+    return room.t()[:rows].copy_(scales)
+
+
+@pytest.mark.parametrize("scales, fusion, out, fast", FP8)
+def test_fp8_is_that_of_what_its_operands_stand_for(fp8, scales, fusion, out, fast):
+    import moetune_torch as mt
+    for tokens in (1, 32, 300):
+        (x, w), (x_scales, w_scales), real = fp8_operands(tokens, scales, fusion)
+        weights = torch.rand(tokens, TOP_K, device="cuda") if "weights" in fusion else None
+        flat = None if weights is None else weights.reshape(-1)
+        ids = routing(tokens)
+
+        def run(its_scales):
+            m_sizes, gather = mt.route(fp8, ids, E)
+            return mt.scaled_grouped_gemm(fp8, x, w, its_scales, w_scales, m_sizes, gather, flat, top_k=TOP_K, fusion=fusion,
+                                          scales=scales, out_dtype={"bf16": torch.bfloat16, "fp16": torch.float16}[out], fast_sums=fast)
+        for its_scales in (x_scales, along_rows(x_scales)):
+            assert close(run(its_scales), reference(*real, ids, fusion, weights)), tokens
+        stream, graph, workspace = torch.cuda.Stream(), torch.cuda.CUDAGraph(), mt.Workspace()
+        stream.wait_stream(torch.cuda.current_stream())
+        with workspace:
+            with torch.cuda.stream(stream):
+                run(its_scales)
+            stream.synchronize()
+            with torch.cuda.graph(graph, stream=stream):
+                y = run(its_scales)
+        for seed in range(3):
+            ids.copy_(routing(tokens, skew=seed, seed=seed))
+            y.fill_(float("nan"))
+            graph.replay()
+            torch.cuda.synchronize()
+            assert close(y, reference(*real, ids, fusion, weights)), (tokens, seed)
+
+
+def test_fp8_is_launched_from_c(fp8, tmp_path):
+    tokens = 300
+    (tmp_path / "run.c").write_text(f"""
+#include "moetune.h"
+int run(const char* folder, const void** at, int64_t x_row, int64_t x_step, void* stream) {{
+  moetune_library* library;
+  const moetune_kernel* kernel;
+  moetune_workspace* workspace;
+  moetune_request request = {{"fwd", "fp8-block", "plain", {E}, {TOP_K}, {N8}, {K8}}};
+  moetune_operand operands[] = {{{{"x", at[0], -1}}, {{"w", at[1], -1}}, {{"y", at[2], -1}}, {{"m_sizes", at[3], -1}},
+                                {{"x_scales", at[4], -1}}, {{"w_scales", at[5], -1}}}};
+  moetune_strides strides = {{x_row, x_step, 12, 4, 1}};
+  if (moetune_open(folder, 0, &library) || moetune_pick(library, &request, {tokens}, 0, &kernel) ||
+      moetune_make_workspace(library, &request, 1, {tokens}, &workspace)) return 1;
+  if (x_step == 1) return moetune_launch(kernel, {tokens}, -1, workspace, operands, 6, stream);
+  return moetune_launch_scaled(kernel, {tokens}, -1, workspace, operands, 6, &strides, stream);
+}}
+""")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-I", fp8 / "include", tmp_path / "run.c", "-L", fp8 / "lib", "-lmoetune",
+                    f"-Wl,-rpath,{fp8 / 'lib'}", "-o", tmp_path / "run.so"], check=True)
+    run = ctypes.CDLL(str(tmp_path / "run.so")).run
+    run.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    (x, w), (x_scales, w_scales), real = fp8_operands(tokens, "block", "plain")
+    ids = routing(tokens)
+    m_sizes = torch.bincount(ids.reshape(-1), minlength=E).int()
+    for its_scales in (x_scales, along_rows(x_scales)):
+        y = torch.full((tokens * TOP_K, N8), float("nan"), device="cuda", dtype=torch.bfloat16)
+        at = (ctypes.c_void_p * 6)(*(tensor.data_ptr() for tensor in (x, w, y, m_sizes, its_scales, w_scales)))
+        assert run(str(fp8).encode(), at, *its_scales.stride(), torch.cuda.current_stream().cuda_stream) == 0
+        torch.cuda.synchronize()
+        assert close(y, reference(*real, ids, "plain"))
 
 
 def test_the_cpp_example(kernels, tmp_path):
