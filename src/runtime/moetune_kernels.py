@@ -1,6 +1,6 @@
 """Launches kernels that `moetune export --format kernels` wrote, from Python: a thin face of lib/libmoetune.so, whose
-interface include/moetune.h describes. Takes torch tensors (anything with data_ptr(), dtype, shape and is_contiguous())
-and torch's current stream.
+interface include/moetune.h describes. Takes torch tensors (anything with data_ptr(), dtype, shape, is_contiguous() and
+stride()) and torch's current stream.
 
     library = Library("kernels")
     layer = {"experts": 128, "top_k": 8, "n": 1536, "k": 2048}
