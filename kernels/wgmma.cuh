@@ -47,8 +47,9 @@ struct Wgmma {
       // full: a stage's copies have landed; consumers wait for it. empty: they have read it; the loader waits for it.
       for (int i = 0; i < Block::stages; ++i) {
         barrier_init(block.full(i),
-                     (Block::by_boxes ? 1 : 0) + (Block::by_rows ? 128 : 0) + (Block::scales_by_warp ? 32 : 0));
-        barrier_init(block.empty(i), warpgroups_a_tile(Block::knobs) * Block::cluster);
+                     (Block::by_boxes ? 1 : 0) + (Block::by_rows ? 128 : 0) + (Block::scales_by_warp ? 1 : 0));
+        barrier_init(block.empty(i),
+                     warpgroups_a_tile(Block::knobs) * Block::cluster * (128 / WgmmaMultiplier<Block>::releasing));
       }
       Tiles::init_barriers(block);
       Targets::init_barriers(block);

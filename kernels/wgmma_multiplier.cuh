@@ -18,6 +18,9 @@ struct WgmmaMultiplier {
   // The last stage of a tile is released after its scales are read.
   static constexpr bool scales_at_end = Block::X::Scales::at_end;
 
+  // Threads of which one tells each block that a stage is read: warps read scales each for themselves.
+  static constexpr int releasing = Block::has_scales ? 32 : 128;
+
   const WgmmaWarpgroup<Block>& group;
   Block::Stage stage;
 
@@ -96,9 +99,9 @@ struct WgmmaMultiplier {
   // Tells the loader that this warpgroup has read a stage; in a cluster the loaders of all blocks.
   static __forceinline__ void release(unsigned empty) {
     if constexpr (Block::cluster == 1) {
-      if (threadIdx.x % 128 == 0) barrier_arrive(empty);
+      if (threadIdx.x % releasing == 0) barrier_arrive(empty);
     } else {
-      if (threadIdx.x % 128 < Block::cluster) barrier_arrive_at(empty, threadIdx.x % 128);
+      if (threadIdx.x % releasing < Block::cluster) barrier_arrive_at(empty, threadIdx.x % releasing);
     }
   }
 

@@ -108,9 +108,8 @@ constexpr int max_promoted_sums(const WgmmaKnobs& k) {
   if (k.consumers == 3) return 128;
   if (k.split > 1) return 96;
   if (copies_rows(k)) return 144;
-  const bool aligned =
-      k.block_n % kScaleBlock == 0 || kScaleBlock % k.block_n == 0;  // one block for all tiles' columns
-  return aligned && !(k.swap && k.in_flight > 0 && groups(k) > 1) ? 192 : 176;
+  const bool aligned = k.block_n % 64 == 0 || kScaleBlock % k.block_n == 0;
+  return aligned && !by_pointers(k) && !(k.swap && k.in_flight > 0 && groups(k) > 1) ? 192 : 176;
 }
 
 /// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread

@@ -18,13 +18,18 @@ struct WgmmaPlaces {
   static __forceinline__ int n_column() { return threadIdx.x % 4 * 2; }
 };
 
+// How a part is added to the sums. Factors are made once a tile; Scales are those of one unit, read before it is
+// multiplied, and multiplied with each other after.
+
 // sum += part.
 template <class Block>
 struct NoFactors {
   static constexpr bool reads_late = false;
-  __forceinline__ void read(const auto&...) {}
+  struct Scales {};
+  __forceinline__ NoFactors(const WgmmaWarpgroup<Block>&, const typename Block::Tile&) {}
+  __forceinline__ Scales read(int /*stage*/, int /*part*/, int /*g*/) const { return {}; }
   template <int size>
-  __forceinline__ void add(const auto&, int /*stage*/, const float (&part)[size], float (&sum)[size]) const {
+  __forceinline__ void add(const Scales&, const float (&part)[size], float (&sum)[size]) const {
 #pragma unroll
     for (int i = 0; i < size; ++i) sum[i] += part[i];
   }
@@ -35,31 +40,39 @@ template <class Block>
 struct BlockFactors {
   static constexpr bool reads_late = false;
   static constexpr int blocks = blocks_across(Block::block_n);
-  // Whether each eight columns are in the same block in every tile.
-  static constexpr bool aligned = Block::block_n % kScaleBlock == 0 || kScaleBlock % Block::block_n == 0;
-  float factor[blocks][2];
+  static constexpr int step = Block::block_n & -Block::block_n;  // tiles begin at multiples of it
+  struct Scales {
+    float x[2], w[blocks];
+  };
+  const Block& block;
+  int row;        // of the thread's first sum
   int first_end;  // columns of the tile in its first block
 
-  __forceinline__ void read(const WgmmaWarpgroup<Block>& group, const Block::Tile& tile, int stage, int part, int g) {
-    const float* const x = reinterpret_cast<const float*>(group.block.x_scales(stage)) + part * Block::block_m +
-                           WgmmaPlaces<Block>::m_row(group, g);
-    const float* const w = reinterpret_cast<const float*>(group.block.w_scales(stage)) + part * blocks;
+  __forceinline__ BlockFactors(const WgmmaWarpgroup<Block>& group, const typename Block::Tile& tile)
+      : block(group.block),
+        row(WgmmaPlaces<Block>::m_row(group, 0)),
+        first_end(kScaleBlock - tile.column % kScaleBlock) {
+    asm volatile("" : "+r"(row), "+r"(first_end));  // or they would be found for each stage
+  }
+  __forceinline__ Scales read(int stage, int part, int g) const {
+    const float* const x = reinterpret_cast<const float*>(block.x_scales(stage)) + part * Block::block_m + row;
+    const float* const w = reinterpret_cast<const float*>(block.w_scales(stage)) + part * blocks;
+    Scales scales = {{x[g * kGroupRows], x[g * kGroupRows + 8]}};
 #pragma unroll
-    for (int i = 0; i < blocks; ++i) factor[i][0] = x[0] * w[i], factor[i][1] = x[8] * w[i];
-    first_end = kScaleBlock - tile.column % kScaleBlock;
+    for (int i = 0; i < blocks; ++i) scales.w[i] = w[i];
+    return scales;
   }
   template <int size>
-  __forceinline__ void add(const auto&, int /*stage*/, const float (&part)[size], float (&sum)[size]) const {
+  __forceinline__ void add(const Scales& scales, const float (&part)[size], float (&sum)[size]) const {
 #pragma unroll
     for (int v = 0; v < size / 4; ++v)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float one = factor[aligned ? v * 8 / kScaleBlock : 0][i / 2];
-        if constexpr (!aligned) {
-          if (v * 8 >= first_end) one = factor[1][i / 2];
-          if (blocks > 2 && v * 8 >= first_end + kScaleBlock) one = factor[blocks - 1][i / 2];
-        }
-        sum[v * 4 + i] += part[v * 4 + i] * one;
+        const int column = v * 8 / step * step;
+        float w = scales.w[column >= kScaleBlock ? 1 : 0];
+        if (column > 0 && column < kScaleBlock && column >= first_end) w = scales.w[blocks > 1];
+        if (blocks > 2 && column >= first_end + kScaleBlock) w = scales.w[blocks - 1];
+        sum[v * 4 + i] += part[v * 4 + i] * (scales.x[i / 2] * w);
       }
   }
 };
@@ -70,27 +83,29 @@ template <class Block>
 struct SwappedBlockFactors {
   static constexpr bool reads_late = true;
   static constexpr int blocks = blocks_across(Block::block_n);
-  float w;
-  int part;
+  struct Scales {
+    float w;
+    const float* x;
+  };
+  const Block& block;
+  const int column, first_row;  // of W, the tile's first in its block and the warpgroup's
 
-  __forceinline__ void read(const WgmmaWarpgroup<Block>& group, const Block::Tile& tile, int stage, int of_part,
-                            int g) {
-    const int block =
-        blocks == 1 ? 0 : (tile.column % kScaleBlock + (group.first_group + g) * kGroupRows) / kScaleBlock;
-    w = reinterpret_cast<const float*>(group.block.w_scales(stage))[of_part * blocks + block];
-    part = of_part;
+  __forceinline__ SwappedBlockFactors(const WgmmaWarpgroup<Block>& group, const typename Block::Tile& tile)
+      : block(group.block), column(tile.column % kScaleBlock), first_row(group.first_group * kGroupRows) {}
+  __forceinline__ Scales read(int stage, int part, int g) const {
+    const int of_w = blocks == 1 ? 0 : (column + first_row + g * kGroupRows) / kScaleBlock;
+    return {
+        reinterpret_cast<const float*>(block.w_scales(stage))[part * blocks + of_w],
+        reinterpret_cast<const float*>(block.x_scales(stage)) + part * Block::block_m + WgmmaPlaces<Block>::n_column()};
   }
   template <int size>
-  __forceinline__ void add(const WgmmaWarpgroup<Block>& group, int stage, const float (&products)[size],
-                           float (&sum)[size]) const {
-    const float* const x = reinterpret_cast<const float*>(group.block.x_scales(stage)) + part * Block::block_m +
-                           WgmmaPlaces<Block>::n_column();
+  __forceinline__ void add(const Scales& scales, const float (&part)[size], float (&sum)[size]) const {
 #pragma unroll
     for (int v = 0; v < size / 4; ++v) {
-      const float2 two = *reinterpret_cast<const float2*>(x + v * 8);
-      const float low = two.x * w, high = two.y * w;
+      const float2 two = *reinterpret_cast<const float2*>(scales.x + v * 8);
+      const float low = two.x * scales.w, high = two.y * scales.w;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sum[v * 4 + i] += products[v * 4 + i] * (i % 2 ? high : low);
+      for (int i = 0; i < 4; ++i) sum[v * 4 + i] += part[v * 4 + i] * (i % 2 ? high : low);
     }
   }
 };
@@ -130,20 +145,21 @@ struct WgmmaPromotion {
   using Factors = WgmmaFactors<Block>;
   static constexpr int groups = Block::groups, units = Block::halves * groups;
   static constexpr bool ahead = Block::knobs.in_flight > 0;
+  static constexpr int unrolled = Block::swapped || Block::consumers != 2 || units > 1 ? 1 : 4;  // or sums spill
 
   Multiplier& multiplier;
   const Multiplier::Operands& first;
-  const Tile& tile;
+  const Factors factors;
   Sums& sum;
 
-  __forceinline__ WgmmaPromotion(Multiplier& m, const Multiplier::Operands& operands, const Tile& t, Sums& s)
-      : multiplier(m), first(operands), tile(t), sum(s) {}
+  __forceinline__ WgmmaPromotion(Multiplier& m, const Multiplier::Operands& operands, const Tile& tile, Sums& s)
+      : multiplier(m), first(operands), factors(m.group, tile), sum(s) {}
 
   // Leaves the last stage unreleased, and returns its number.
   __forceinline__ int run(int count) {
     if constexpr (ahead) return run_ahead(count);
     int last = 0;
-#pragma unroll 1
+#pragma unroll(unrolled)
     for (int k = 0; k < count; ++k) {
       last = multiplier.stage.index;
       wait_for_stage();
@@ -167,22 +183,21 @@ struct WgmmaPromotion {
     wgmma_commit();
   }
   template <int unit, int set>
-  __forceinline__ void add(const Factors& factors, int stage) {
+  __forceinline__ void add(const Factors::Scales& scales) {
     float part[Block::width / 2];
     read_sums<set>(part);
-    factors.add(multiplier.group, stage, part, sum[unit % groups]);
+    factors.add(scales, part, sum[unit % groups]);
   }
 
   template <int unit>
   __forceinline__ void multiply_units(int stage, bool releases) {
     if constexpr (unit < units) {
-      Factors factors;
-      factors.read(multiplier.group, tile, stage, unit / groups, unit % groups);
+      const auto scales = factors.read(stage, unit / groups, unit % groups);
       issue<unit, 0>(stage);
       wgmma_wait<0>();
       constexpr bool last = unit + 1 == units;
       if (last && !Factors::reads_late && releases) release(stage);
-      add<unit, 0>(factors, stage);
+      add<unit, 0>(scales);
       if (last && Factors::reads_late && releases) release(stage);
       multiply_units<unit + 1>(stage, releases);
     }
@@ -190,7 +205,7 @@ struct WgmmaPromotion {
 
   // Units alternate between two sets of registers, so a turn has an even number of them: one stage or two.
   static constexpr int turn = 2 * units;
-  Factors factors_[2];
+  Factors::Scales scales_[2];
   int stage_of_[2];
 
   // Straight from unit to unit, the first issued before: the assembler must see that no set is written between.
@@ -215,7 +230,7 @@ struct WgmmaPromotion {
   __forceinline__ void begin() {
     const int stage = multiplier.stage.index;
     stage_of_[i % 2] = stage;
-    factors_[i % 2].read(multiplier.group, tile, stage, i % units / groups, i % groups);
+    scales_[i % 2] = factors.read(stage, i % units / groups, i % groups);
     issue<i % units, i % 2>(stage);
     if constexpr (i % units == units - 1) multiplier.stage.advance();
   }
@@ -236,7 +251,7 @@ struct WgmmaPromotion {
     const int stage = stage_of_[i % 2];
     constexpr bool last = i % units == units - 1;
     if (last && !Factors::reads_late && releases) release(stage);
-    add<i % units, i % 2>(factors_[i % 2], stage);
+    add<i % units, i % 2>(scales_[i % 2]);
     if (last && Factors::reads_late && releases) release(stage);
     return stage;
   }
