@@ -40,7 +40,8 @@ struct WgmmaCost {
   double unswapped_dw = of.at("unswapped_dw"), dynamic_dw = of.at("dynamic_dw"), cached_dw = of.at("cached_dw");
   double cached_mixed_dw = of.at("cached_mixed_dw"), refetched_dw = of.at("refetched_dw");
   double refetched_dynamic_dw = of.at("refetched_dynamic_dw"), small_tiles_dw = of.at("small_tiles_dw");
-  double unfetched_dw = of.at("unfetched_dw");
+  double unfetched_dw = of.at("unfetched_dw"), promoted_swapped = of.at("promoted_swapped");
+  double promoted_part = of.at("promoted_part"), promoted_clock = of.at("promoted_clock");
 };
 
 /// Seconds that a launch should take with these rows of each expert; 0 where the device's peaks are unknown. The

@@ -96,7 +96,9 @@ struct Model {
     const double a = c.swap ? c.block_n : multiplied_rows(rows), b = c.swap ? multiplied_rows(rows) : c.block_n;
     const double wgmma = std::max(b / 2, cost.wgmma + cost.wgmma_column * b);
     const double all = c.block_k * in_bytes / 32 * a / 64 * wgmma;  // 32 bytes along k at a time
-    const double promoted = promotes ? cost.promoted_sum * sums(c) * c.block_k * in_bytes / kSwizzleBytes : 0;
+    const double parts = c.block_k * in_bytes / kSwizzleBytes;      // along k
+    const double a_sum = cost.promoted_sum * (c.swap ? 1 + cost.promoted_swapped : 1);
+    const double promoted = promotes ? a_sum * sums(c) * parts + cost.promoted_part * (groups(c) * parts - 1) : 0;
     const double between = cost.step + (c.in_flight == 0 ? cost.drained_step + promoted : 0);
     return pingpong(c) ? all + between + cost.turn : std::max(all, all / c.consumers + between);
   }
@@ -331,7 +333,8 @@ struct Model {
     // SMs that wait leave power to the others: the clock depends on the work of all.
     const double busiest = busiest_cycles(tiles) * shared_part(tiles, count);
     const double together = c.pace == Pace::common ? cost.common_pace : 1;
-    const double busy = std::max(busiest / each, together * work / (cost.clock_under_power * clock));
+    const double busy = std::max(
+        busiest / each, together * work / (cost.clock_under_power * (promotes ? cost.promoted_clock : 1) * clock));
     const auto active = static_cast<double>(
         sums_rows ? std::ssize(m_sizes) : std::ranges::count_if(m_sizes, [](int rows) { return rows > 0; }));
     const double unshared = 1 + cost.unshared_load * unshared_part(count, active);
