@@ -64,6 +64,11 @@ struct BlockScalesByWarp {
   }
 };
 
+template <class Scales>
+constexpr bool in_blocks = false;
+template <>
+constexpr bool in_blocks<BlockScalesOfX> = true;
+
 template <class Block>
 struct WgmmaScales {
   // All lanes of the warp call it.
@@ -75,16 +80,16 @@ struct WgmmaScales {
       if (tile.expert < 0) break;
       const Steps steps = block.steps_of(tile);
       const auto row_of_x = [&](int r) { return source_row<Block>(block.args, tile.row + r); };
-      if constexpr (Block::X::Scales::at_end)
-        load_of_rows(block, tile, steps, row_of_x, stage);
+      if constexpr (in_blocks<typename Block::X::Scales>)
+        load_blocks(block, tile, steps, row_of_x, stage);
       else
-        load_of_blocks(block, tile, steps, row_of_x, stage);
+        copy(block, tile, steps, row_of_x, stage);
     }
   }
 
  private:
-  static __forceinline__ void load_of_blocks(const Block& block, const typename Block::Tile& tile, const Steps& steps,
-                                             const auto& row_of_x, typename Block::Stage& stage) {
+  static __forceinline__ void load_blocks(const Block& block, const typename Block::Tile& tile, const Steps& steps,
+                                          const auto& row_of_x, typename Block::Stage& stage) {
     BlockScalesByWarp<Block> scales = {block.args};
     scales.begin(tile, steps, row_of_x);
 #pragma unroll 1
@@ -99,9 +104,9 @@ struct WgmmaScales {
         }
     }
   }
-  // They are written to the last stage of the tile.
-  static __forceinline__ void load_of_rows(const Block& block, const typename Block::Tile& tile, const Steps& steps,
-                                           const auto& row_of_x, typename Block::Stage& stage) {
+  // Scales of rows are copied to the last stage of a tile alone.
+  static __forceinline__ void copy(const Block& block, const typename Block::Tile& tile, const Steps& steps,
+                                   const auto& row_of_x, typename Block::Stage& stage) {
     typename Block::X::Scales::template Loader<Block, 32> x;
     typename Block::W::Scales::template Loader<Block, 32> w;
     x.begin(block, tile, steps, row_of_x);
