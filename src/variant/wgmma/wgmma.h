@@ -42,6 +42,7 @@ struct WgmmaCost {
   double refetched_dynamic_dw = of.at("refetched_dynamic_dw"), small_tiles_dw = of.at("small_tiles_dw");
   double unfetched_dw = of.at("unfetched_dw"), promoted_swapped = of.at("promoted_swapped");
   double promoted_part = of.at("promoted_part"), promoted_clock = of.at("promoted_clock");
+  double copied_scales = of.at("copied_scales"), copied_scales_latency = of.at("copied_scales_latency");
 };
 
 /// Seconds that a launch should take with these rows of each expert; 0 where the device's peaks are unknown. The

@@ -105,8 +105,11 @@ struct Model {
 
   double step_cycles(const Tiles& tiles) const {
     const double multiply = multiply_cycles(tiles.rows);
-    const double filled = (cost.latency + (1 + c.in_flight) * multiply) / c.stages;
-    return std::max({multiply, filled, loaded_bytes(tiles) / cost.load_rate});
+    const bool copies_scales = has_scales(p.a.type) && !c.tma_x;
+    const double latency = cost.latency * (copies_scales ? 1 + cost.copied_scales_latency : 1);
+    const double filled = (latency + (1 + c.in_flight) * multiply) / c.stages;
+    const double copied = copies_scales ? cost.copied_scales : 0;
+    return std::max({multiply, filled, copied, loaded_bytes(tiles) / cost.load_rate});
   }
 
   double store_cycles(const Tiles& tiles) const {
