@@ -60,12 +60,14 @@ struct WgmmaMultiplier {
       last = multiply_rows<8>(count, first, tile);
     else
       last = multiply<Block::width>(count, first, tile);
-    if constexpr (!AfterStage::restarts) move<0, false>(sum);
+    constexpr bool scales_first = scales_at_end && RowFactors<Block>::in_place;
+    if constexpr (!AfterStage::restarts && !scales_first) move<0, false>(sum);
     if constexpr (scales_at_end || AfterStage::restarts)
       if (busy) {
-        if constexpr (scales_at_end) scale_rows<Block>(group, last, sum);
+        if constexpr (scales_at_end) RowFactors<Block>(group, last).scale(sum);
         release(group.block.empty(last));
       }
+    if constexpr (scales_first) move<0, false>(sum);
     if constexpr (Block::alternates) named_arrive(kTurnBarrier + 1 - group.consumer, 256);
   }
 
@@ -98,6 +100,7 @@ struct WgmmaMultiplier {
 
   // Tells the loader that this warpgroup has read a stage; in a cluster the loaders of all blocks.
   static __forceinline__ void release(unsigned empty) {
+    if constexpr (Block::has_scales) __syncwarp();  // all its lanes have read them
     if constexpr (Block::cluster == 1) {
       if (threadIdx.x % releasing == 0) barrier_arrive(empty);
     } else {

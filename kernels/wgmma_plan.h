@@ -112,6 +112,9 @@ constexpr int max_promoted_sums(const WgmmaKnobs& k) {
   return aligned && !by_pointers(k) && !(k.swap && k.in_flight > 0 && groups(k) > 1) ? 192 : 176;
 }
 
+/// The same of sums that are multiplied by scales of rows at a tile's end, in other registers than those of wgmma.
+constexpr int max_scaled_sums(const WgmmaKnobs& k) { return k.split > 1 ? 32 : k.consumers == 3 ? 40 : 80; }
+
 /// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread
 /// of three warpgroups, 128 of four. With one consumer they stay as they are.
 struct Registers {

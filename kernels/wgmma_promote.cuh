@@ -115,25 +115,39 @@ using WgmmaFactors =
     typename Choice<!Block::AfterStage::scaled, NoFactors<Block>,
                     typename Choice<Block::swapped, SwappedBlockFactors<Block>, BlockFactors<Block>>::type>::type;
 
-// Scales of rows, which multiply the sums of a tile at its end; they lie beside its last stage.
+// Scales of rows, which multiply the sums of a tile at its end; they lie beside its last stage. With in_place they are
+// in wgmma's registers: products elsewhere need as many again, but with in_flight=1 the assembler would serialise
+// wgmma.
 template <class Block>
-__forceinline__ void scale_rows(const WgmmaWarpgroup<Block>& group, int stage, typename Block::Sums& sum) {
-  const auto* const x = reinterpret_cast<const float*>(group.block.x_scales(stage));
-  const auto* const w = reinterpret_cast<const float*>(group.block.w_scales(stage));
-  const float* const down = Block::swapped ? w : x;
-  const float* const across = (Block::swapped ? x : w) + WgmmaPlaces<Block>::n_column();
+struct RowFactors {
+  static constexpr bool in_place = !Block::AfterStage::restarts && Block::knobs.in_flight == 0;
+  const float *down, *across;
+
+  __forceinline__ RowFactors(const WgmmaWarpgroup<Block>& group, int stage) {
+    const auto* const x = reinterpret_cast<const float*>(group.block.x_scales(stage));
+    const auto* const w = reinterpret_cast<const float*>(group.block.w_scales(stage));
+    down = (Block::swapped ? w : x) + WgmmaPlaces<Block>::m_row(group, 0);
+    across = (Block::swapped ? x : w) + WgmmaPlaces<Block>::n_column();
+  }
+  template <int g = 0, int v = 0>
+  __forceinline__ void scale(typename Block::Sums& sum) const {
+    if constexpr (v < Block::width / 8) {
+      if constexpr (v == 0) asm volatile("" ::: "memory");
+      const float2 two = *reinterpret_cast<const float2*>(across + v * 8);
+      const float low = down[g * kGroupRows], high = down[g * kGroupRows + 8];
+      const float by[] = {low * two.x, low * two.y, high * two.x, high * two.y};
+      if constexpr (in_place)
+        multiply_sums<g, v * 4>(by);
+      else
 #pragma unroll
-  for (int v = 0; v < Block::width / 8; ++v) {
-    asm volatile("" ::: "memory");  // or all scales would be loaded first
-    const float2 two = *reinterpret_cast<const float2*>(across + v * 8);
-#pragma unroll
-    for (int g = 0; g < Block::groups; ++g) {
-      const int row = WgmmaPlaces<Block>::m_row(group, g);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sum[g][v * 4 + i] *= down[row + i / 2 * 8] * (i % 2 ? two.y : two.x);
+        for (int i = 0; i < 4; ++i) sum[g][v * 4 + i] *= by[i];
+      asm volatile("" ::: "memory");  // or all scales would be loaded first
+      scale<g, v + 1>(sum);
+    } else if constexpr (g + 1 < Block::groups) {
+      scale<g + 1, 0>(sum);
     }
   }
-}
+};
 
 // Multiplies the stages of a tile. A unit is what wgmma makes at a time: a part of kScaleBlock columns along k, of one
 // group.

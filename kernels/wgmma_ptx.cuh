@@ -26,6 +26,14 @@ __forceinline__ void read_sums(float (&d)[size]) {
     read_sums<group, first + 4>(d);
   }
 }
+// Multiplies four sums where they are: a product elsewhere would need as many registers again.
+template <int group, int first>
+__forceinline__ void multiply_sums(const float (&by)[4]) {
+  asm volatile(
+      "mul.f32 sum%4_%5, sum%4_%5, %0; mul.f32 sum%4_%6, sum%4_%6, %1; mul.f32 sum%4_%7, sum%4_%7, %2; "
+      "mul.f32 sum%4_%8, sum%4_%8, %3;" ::"f"(by[0]),
+      "f"(by[1]), "f"(by[2]), "f"(by[3]), "n"(group), "n"(first), "n"(first + 1), "n"(first + 2), "n"(first + 3));
+}
 template <int group, int first = 0, int size>
 __forceinline__ void write_sums(const float (&d)[size]) {
   if constexpr (first < size) {

@@ -124,6 +124,8 @@ constexpr WgmmaRule broken_stores(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (k.hold > 0 && k.hold < k.block_m) return WgmmaRule::hold_tile;
   const int most = p.promotes ? max_promoted_sums(k) : max_sums(k, p.looks_up_rows, p.stores_sums);
   if (sums(k, p.promotes) > most) return WgmmaRule::registers;
+  if (p.x_scale_bytes > 0 && !p.promotes && k.in_flight > 0 && sums(k) > max_scaled_sums(k))
+    return WgmmaRule::registers;
   return WgmmaRule::none;
 }
 
