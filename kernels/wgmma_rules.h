@@ -41,6 +41,7 @@ enum class WgmmaRule {
   gather_rows,
   gather_map,
   gather_copies,
+  gather_warps,
   cluster_x,
   cluster_w,
   producer,
@@ -104,6 +105,7 @@ constexpr WgmmaRule broken_loads(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (k.gather == Gather::first && !p.permutes_x) return WgmmaRule::gather_rows;
   if (k.gather == Gather::first && (copies_rows(k) || by_pointers(k))) return WgmmaRule::gather_map;
   if (k.gather == Gather::tiles && k.tma_x && p.permutes_x) return WgmmaRule::gather_copies;
+  if (k.gather == Gather::first && p.x_scale_bytes > 0 && p.looks_up_rows) return WgmmaRule::gather_warps;
   if (!k.tma_x && k.cluster == Cluster::n) return WgmmaRule::cluster_x;
   if (!k.tma_w && k.cluster == Cluster::m) return WgmmaRule::cluster_w;
   if (!k.tma_x && !k.tma_w && k.consumers == 2 && !k.swap && k.block_m == 256 && k.block_k == 2 * swizzle_columns(p))

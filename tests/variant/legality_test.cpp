@@ -108,6 +108,14 @@ TEST(WgmmaLegality, RowsThatAreGatheredFirstComeByTensorCopies) {
             "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows");
   EXPECT_EQ(reason(wgmma("tma_x=yes gather=first addressing=pointers"), shape),
             "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows");
+
+  Shape fp8 = shape_of(Dtype::fp8);
+  fp8.layer.scales = ScaleKind::block, fp8.fusion.permute_x = true;
+  EXPECT_EQ(reason(wgmma("block_k=128 tma_x=yes gather=first"), fp8), "");
+  fp8.fusion.by_slot = true;
+  EXPECT_EQ(reason(wgmma("block_k=128 tma_x=yes gather=first"), fp8),
+            "gather must be tiles where rows of fp8 are scattered too: no warp of the producer is left to gather them "
+            "before");
 }
 
 TEST(WgmmaLegality, RefusalsNameTheFusionOfTheOp) {

@@ -64,6 +64,8 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::gather_map,
      "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows"},
     {WgmmaRule::gather_copies, "tma_x must be no with {gathering} and gather=tiles: tensor copies don't gather rows"},
+    {WgmmaRule::gather_warps,
+     "gather must be tiles where rows of fp8 are scattered too: no warp of the producer is left to gather them before"},
     {WgmmaRule::cluster_x, "tma_x must be yes with cluster=n: only tensor copies load X for two blocks"},
     {WgmmaRule::cluster_w, "tma_w must be yes with cluster=m: only tensor copies load W for two blocks"},
     {WgmmaRule::producer,
