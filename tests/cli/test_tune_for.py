@@ -133,6 +133,8 @@ def test_requests_that_cannot_be_served_are_told(room, more, sentence):
 def test_what_is_missing_is_told_with_the_remedy(room):
     assert "--for vllm needs a GPU, and this machine has none" in room.error(3, *tune("vllm"), "--device", "cpu", env={"MOETUNE_PLANT": ""})
     assert "--base has no effect without --for" in room.error(2, "tune", "--model", "config.json", "--base", NAME)
+    elsewhere = [word.replace("fused_moe.py", "nowhere.py") for word in tune("vllm")]
+    assert "--kernel-file nowhere.py: no such file" in room.error(2, *elsewhere)
     error = room.error(3, *tune("vllm"), env={"MOETUNE_PYTHON": "/nowhere/python3"})
     assert "/nowhere/python3 is not here, which compiles the server's kernel" in error and "MOETUNE_PYTHON" in error
     room.write("python", "#!/bin/sh\necho 'pack_triton.py: error: triton is not installed' >&2\nexit 3\n")

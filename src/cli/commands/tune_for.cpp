@@ -290,6 +290,8 @@ ServedRun plan_for(TuneOptions& options, const Invocation&) {
     throw machine_error(fmt::format("--for {} needs a GPU, and this machine has none", options.served.program),
                         "plan for one with --dry-run --device h200");
   run.kernel = options.served.kernel_file;
+  if (!run.kernel.empty() && !fs::is_regular_file(run.kernel))
+    throw request_error(fmt::format("--kernel-file {}: no such file", run.kernel.string()));
   try {
     const FoundKernel found = find_kernel(options.served.program, run.format, options.served.kernel_file);
     run.kernel = found.file, run.triton = found.triton;
