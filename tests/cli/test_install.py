@@ -36,7 +36,8 @@ def test_every_file_has_its_place(installed):
                ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "served_moe.py", "gate", "slurm", "slurm_trial", "ci/cpu.yml",
                 "ci/gpu.yml")}
     for folder in ("schema", "tuned", "models", "spaces", "suites", "cost"):
-        wanted |= {f"share/moetune/{folder}/{path.name}" for path in (SOURCE / "configs" / folder).iterdir()}
+        of_it = (SOURCE / "configs" / folder).rglob("*")
+        wanted |= {f"share/moetune/{path.relative_to(SOURCE / 'configs')}" for path in of_it if path.is_file()}
     assert files == wanted
     for name in ("LICENSE", "README.md", "CHANGELOG.md"):
         assert (installed / "share/doc/moetune" / name).read_bytes() == (SOURCE / name).read_bytes()
