@@ -41,7 +41,7 @@ std::vector<double> times_of_multiplication(ThreadPool& pool, double seconds) {
   const auto multiply = [&] {
     pool.run(pool.size(), [&](int) {
       float sums[kTileRows * kTileColumns] = {};
-      for (int64_t i = 0; i < steps; ++i) best_tile().add(kDepth, a.data(), kDepth, 1, b.data(), sums, kTileColumns);
+      for (int64_t i = 0; i < steps; ++i) best_tile().add(kDepth, a.data(), b.data(), sums, kTileColumns);
     });
   };
   while (best(times_of(0, multiply)) < kPieceSeconds) steps *= 2;

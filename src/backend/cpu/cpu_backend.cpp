@@ -45,7 +45,7 @@ struct Loaded {
 /// Tells one build of the variant's code from another.
 std::string kernels_hash() {
   Hash hash;
-  for (const char* file : {"grouped_gemm.cpp", "matrices.cpp", "tile.cpp"})
+  for (const char* file : {"grouped_gemm.cpp", "matrices.cpp"})
     hash.add(embedded_file(fmt::format("src/backend/cpu/{}", file)).value_or(""));
   return hash.hex();
 }

@@ -1,4 +1,4 @@
-// Tasks, packing, storing and the last pass of one launch.
+// Tasks, packing, the innermost loop, storing and the last pass of one launch.
 #include "backend/cpu/grouped_gemm.h"
 
 #include <algorithm>
@@ -11,19 +11,42 @@ namespace {
 
 constexpr int64_t kPiece = 256;  // columns that are unpacked at a time
 
+/// Arrays of fixed sizes: the compiler keeps them in vector registers, as many rows at a time as those of an
+/// instruction set hold.
+template <int Rows>
+__attribute__((always_inline)) inline void add(int64_t depth, const float* a, const float* b, float* sums,
+                                               int64_t pitch) {
+  for (int first = 0; first < kTileRows; first += Rows) {
+    float sum[Rows][kTileColumns] = {};
+    for (int64_t k = 0; k < depth; ++k)
+      for (int row = 0; row < Rows; ++row)
+        for (int column = 0; column < kTileColumns; ++column)
+          sum[row][column] += a[k * kTileRows + first + row] * b[k * kTileColumns + column];
+    for (int row = 0; row < Rows; ++row)
+      for (int column = 0; column < kTileColumns; ++column) sums[(first + row) * pitch + column] += sum[row][column];
+  }
+}
+
+void add_generic(int64_t depth, const float* a, const float* b, float* sums, int64_t pitch) {
+  add<1>(depth, a, b, sums, pitch);
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void add_avx2(int64_t depth, const float* a, const float* b, float* sums,
+                                                  int64_t pitch) {
+  add<2>(depth, a, b, sums, pitch);
+}
+__attribute__((target("avx512f,avx2,fma"))) void add_avx512(int64_t depth, const float* a, const float* b, float* sums,
+                                                            int64_t pitch) {
+  add<8>(depth, a, b, sums, pitch);
+}
+#endif
+
 struct Launch {
   const Product& product;  // without the last pass
   const Matrices& matrices;
   const CpuKnobs& knobs;
-  const Tile& tile;
   Input a = input_a(product, matrices);
   Input b = input_b(product, matrices);
-};
-
-struct Blocks {
-  float* a;     // row after row of memory: [block_m, block_k] where K is contiguous, else [block_k, block_m]
-  float* b;     // panels [block_n / kTileColumns, block_k, kTileColumns]
-  float* sums;  // [block_m, block_n]
 };
 
 /// Experts with most rows first: what comes last is small then, and the threads end together. Blocks of rows follow one
@@ -42,72 +65,55 @@ void lay_out(const Product& product, const CpuKnobs& knobs, std::vector<Task>& t
         tasks.push_back({.expert = expert, .row = row, .column = column});
 }
 
-/// `rows` rows of A over [from, from + depth) of K.
-void unpack_a(const Launch& launch, const Task& task, int64_t rows, int64_t from, int64_t depth, float* target) {
-  if (is_k_major(launch.a.operand))
-    for (int64_t row = 0; row < rows; ++row)
-      launch.a.unpack_scaled(task.expert, task.row + row, from, depth, target + row * launch.knobs.block_k);
-  else
-    for (int64_t k = 0; k < depth; ++k)
-      launch.a.unpack_scaled(task.expert, from + k, task.row, rows, target + k * launch.knobs.block_m);
-}
+/// A part of an operand: of its M or N [first, first + count), of K [from, from + depth).
+struct Part {
+  int64_t expert, first, count, from, depth;
+};
 
-/// Up to kTileColumns rows of a B whose K is contiguous to a panel, in squares of 4 x 4. The last may reach beyond
-/// depth.
-void transpose(const Input& b, int64_t expert, int64_t column, int64_t columns, int64_t from, int64_t depth,
-               float* panel) {
-  constexpr int64_t kSteps = 64;
-  float rows[kTileColumns][kSteps + 4] = {};  // in different cache sets
-  for (int64_t k = 0; k < depth; k += kSteps) {
-    const int64_t count = std::min(kSteps, depth - k);
-    for (int64_t c = 0; c < columns; ++c) b.unpack_scaled(expert, column + c, from + k, count, rows[c]);
-    for (int64_t i = 0; i < count; i += 4)
-      for (int64_t c = 0; c < kTileColumns; c += 4)
-        for (int64_t down = 0; down < 4; ++down)
-          for (int64_t right = 0; right < 4; ++right)
-            panel[(k + i + down) * kTileColumns + c + right] = rows[c + right][i + down];
+/// Panels of Width of the part's M or N: [depth, Width] each, `pitch` floats from one to the next. What fills the last
+/// has no meaning. Where K is contiguous, it is transposed in squares of 4 x 4, which may reach beyond depth.
+template <int64_t Width>
+void pack(const Input& input, const Part& part, int64_t pitch, float* panels) {
+  constexpr int64_t kSteps = 2048 / Width;
+  if (is_k_major(input.operand)) {
+    float rows[Width][kSteps + 4] = {};  // in different cache sets
+    for (int64_t first = 0; first < part.count; first += Width, panels += pitch)
+      for (int64_t k = 0; k < part.depth; k += kSteps) {
+        const int64_t count = std::min(kSteps, part.depth - k);
+        for (int64_t i = 0; i < std::min(Width, part.count - first); ++i)
+          input.unpack_scaled(part.expert, part.first + first + i, part.from + k, count, rows[i]);
+        for (int64_t step = 0; step < count; step += 4)
+          for (int64_t i = 0; i < Width; i += 4)
+            for (int64_t down = 0; down < 4; ++down)
+              for (int64_t right = 0; right < 4; ++right)
+                panels[(k + step + down) * Width + i + right] = rows[i + right][step + down];
+      }
+    return;
   }
+  for (int64_t k = 0; k < part.depth; ++k)
+    for (int64_t first = 0; first < part.count; first += kPiece) {
+      float piece[kPiece] = {};
+      const int64_t count = std::min(kPiece, part.count - first);
+      input.unpack_scaled(part.expert, part.from + k, part.first + first, count, piece);
+      for (int64_t i = 0; i < count; i += Width)
+        std::copy_n(piece + i, Width, panels + (first + i) / Width * pitch + k * Width);
+    }
 }
 
-/// A row of a B whose N is contiguous to its places in the panels.
-void spread(const Input& b, int64_t expert, int64_t row, int64_t column, int64_t columns, int64_t pitch,
-            float* panels) {
-  for (int64_t first = 0; first < columns; first += kPiece) {
-    float piece[kPiece] = {};
-    const int64_t count = std::min(kPiece, columns - first);
-    b.unpack_scaled(expert, row, column + first, count, piece);
-    for (int64_t c = 0; c < count; c += kTileColumns)
-      std::copy_n(piece + c, kTileColumns, panels + (first + c) * pitch);
-  }
-}
-
-/// `columns` columns of B over [from, from + depth) of K to panels; zeros fill the last.
-void pack_b(const Launch& launch, const Task& task, int64_t columns, int64_t from, int64_t depth, float* panels) {
-  const int64_t pitch = launch.knobs.block_k;
-  if (is_k_major(launch.b.operand))
-    for (int64_t c = 0; c < columns; c += kTileColumns)
-      transpose(launch.b, task.expert, task.column + c, std::min<int64_t>(kTileColumns, columns - c), from, depth,
-                panels + c * pitch);
-  else
-    for (int64_t k = 0; k < depth; ++k)
-      spread(launch.b, task.expert, from + k, task.column, columns, pitch, panels + k * kTileColumns);
-}
-
-/// Whole tiles, whatever lies in rows of A beyond the last: their sums are not stored.
-void sum(const Launch& launch, const Task& task, int64_t rows, int64_t columns, const Blocks& blocks) {
+/// Whole tiles: `sums` has room for them, `a` and `b` for a block each.
+void sum(const Launch& launch, const Task& task, int64_t rows, int64_t columns, float* a, float* b, float* sums) {
   const CpuKnobs& knobs = launch.knobs;
-  const bool k_major = is_k_major(launch.a.operand);
-  const int64_t row_stride = k_major ? knobs.block_k : 1, depth_stride = k_major ? 1 : knobs.block_m;
   const int64_t k = extent(launch.product, task.expert, Axis::k);
-  std::fill_n(blocks.sums, (rows + kTileRows - 1) / kTileRows * kTileRows * knobs.block_n, 0.0F);
+  const int64_t a_pitch = int64_t{knobs.block_k} * kTileRows, b_pitch = int64_t{knobs.block_k} * kTileColumns;
+  std::fill_n(sums, (rows + kTileRows - 1) / kTileRows * kTileRows * knobs.block_n, 0.0F);
   for (int64_t from = 0; from < k; from += knobs.block_k) {
     const int64_t depth = std::min<int64_t>(knobs.block_k, k - from);
-    unpack_a(launch, task, rows, from, depth, blocks.a);
-    pack_b(launch, task, columns, from, depth, blocks.b);
+    pack<kTileRows>(launch.a, {task.expert, task.row, rows, from, depth}, a_pitch, a);
+    pack<kTileColumns>(launch.b, {task.expert, task.column, columns, from, depth}, b_pitch, b);
     for (int64_t column = 0; column < columns; column += kTileColumns)
       for (int64_t row = 0; row < rows; row += kTileRows)
-        launch.tile.add(depth, blocks.a + row * row_stride, row_stride, depth_stride, blocks.b + column * knobs.block_k,
-                        blocks.sums + row * knobs.block_n + column, knobs.block_n);
+        best_tile().add(depth, a + row / kTileRows * a_pitch, b + column / kTileColumns * b_pitch,
+                        sums + row * knobs.block_n + column, knobs.block_n);
   }
 }
 
@@ -148,13 +154,12 @@ void run_tasks(const Launch& launch, ThreadPool& pool, Workspace& workspace) {
     const Task& task = workspace.tasks[static_cast<size_t>(i)];
     auto* memory = workspace.scratch[static_cast<size_t>(thread)].as<float>();
     const int64_t a = int64_t{knobs.block_m} * knobs.block_k, b = int64_t{knobs.block_n} * knobs.block_k;
-    const Blocks blocks{.a = memory, .b = memory + a, .sums = memory + a + b};
+    auto* const sums = memory + a + b;
     const int64_t rows = std::min<int64_t>(knobs.block_m, extent(product, task.expert, Axis::m) - task.row);
     const int64_t columns = std::min<int64_t>(knobs.block_n, product.n - task.column);
-    sum(launch, task, rows, columns, blocks);
+    sum(launch, task, rows, columns, memory, memory + a, sums);
     for (int64_t row = 0; row < rows; ++row)
-      store(product, launch.matrices, task.expert, task.row + row, task.column, columns,
-            blocks.sums + row * knobs.block_n);
+      store(product, launch.matrices, task.expert, task.row + row, task.column, columns, sums + row * knobs.block_n);
   });
 }
 
@@ -194,16 +199,31 @@ void multiply_by_x(const Product& product, const Matrices& matrices, float* sums
 
 }  // namespace
 
+std::vector<Tile> usable_tiles() {
+  std::vector<Tile> usable = {{"generic", add_generic}};
+#if defined(__x86_64__)
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (avx2) usable.push_back({"avx2", add_avx2});
+  if (avx2 && __builtin_cpu_supports("avx512f")) usable.push_back({"avx512", add_avx512});
+#endif
+  return usable;
+}
+
+const Tile& best_tile() {
+  static const Tile best = usable_tiles().back();
+  return best;
+}
+
 void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKnobs& knobs, ThreadPool& pool,
-                  Workspace& workspace, const Tile& tile) {
+                  Workspace& workspace) {
   if (!takes_another_pass(product))
-    return run_tasks({.product = product, .matrices = matrices, .knobs = knobs, .tile = tile}, pool, workspace);
+    return run_tasks({.product = product, .matrices = matrices, .knobs = knobs}, pool, workspace);
   workspace.sums.grow(routed_rows(product) * product.n * static_cast<int64_t>(sizeof(float)));
   auto* sums = workspace.sums.as<float>();
   const Product first = before_last_pass(product);
   Matrices to_sums = matrices;
   to_sums.d = sums;
-  run_tasks({.product = first, .matrices = to_sums, .knobs = knobs, .tile = tile}, pool, workspace);
+  run_tasks({.product = first, .matrices = to_sums, .knobs = knobs}, pool, workspace);
   if (sums_slots(product))
     add_slots(product, matrices, sums, knobs.threads, pool);
   else

@@ -15,12 +15,12 @@ namespace moetune {
 /// Of a register tile. They divide kCpuTileRows and kCpuTileColumns.
 constexpr int kTileRows = 8, kTileColumns = 32;
 
+/// One loop nest, compiled for an instruction set.
 struct Tile {
   std::string_view isa;
-  /// sums [kTileRows, kTileColumns] += A [kTileRows, depth] * B [depth, kTileColumns]. B is contiguous; element (row,
-  /// k) of A is a[row * row_stride + k * depth_stride]. Strides count floats.
-  void (*add)(int64_t depth, const float* a, int64_t row_stride, int64_t depth_stride, const float* b, float* sums,
-              int64_t sums_stride);
+  /// sums [kTileRows, kTileColumns], `pitch` floats from row to row, += A [depth, kTileRows] transposed * B [depth,
+  /// kTileColumns].
+  void (*add)(int64_t depth, const float* a, const float* b, float* sums, int64_t pitch);
 };
 
 /// What this machine can run, the best last.
@@ -46,6 +46,6 @@ struct Workspace {
 /// one thread, in an order that only block_k decides, so the result does not depend on the number of threads. Where
 /// slots are added or the weights have a gradient, a last pass makes the results from the fp32 sums of all rows.
 void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKnobs& knobs, ThreadPool& pool,
-                  Workspace& workspace, const Tile& tile = best_tile());
+                  Workspace& workspace);
 
 }  // namespace moetune

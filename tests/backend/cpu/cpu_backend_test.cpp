@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <thread>
 
 #include "backend/cpu/machine.h"
 #include "base/hash.h"
@@ -151,15 +150,6 @@ TEST_F(CpuBackend, TellsHowFarOthersKeptTheProcessorsBusy) {
     others.emplace_back(std::vector<std::string>{"/bin/sh", "-c", "while :; do :; done"});
   if (seconds_without_processor() == 0) GTEST_SKIP() << "this system doesn't tell";
   EXPECT_GT(waited(), 0.1) << "two of three threads on each processor are not ours; before: " << before;
-}
-
-TEST_F(CpuBackend, TellsOfOthersThatItNeverWaitsFor) {
-  if (backend->device().processors < 2) GTEST_SKIP() << "one processor cannot be shared without waiting";
-  backend->load(small_problem());
-  const Child other({"/bin/sh", "-c", "while :; do :; done"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(400));
-  const double share = 1.0 / backend->device().processors;
-  EXPECT_GT(backend->sample(of(candidate(8, 32, 16, 1)), {.blocks = 1}).at(0).waited, share / 2);
 }
 
 TEST_F(CpuBackend, RefusesAnUnknownBaseline) {

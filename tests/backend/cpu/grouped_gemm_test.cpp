@@ -173,16 +173,6 @@ TEST(Dw, AddsOnceALaunch) {
   EXPECT_EQ(m.element(5, 7), 2 * once - before);
 }
 
-TEST(GroupedGemm, IsTheSameInEveryInstructionSet) {
-  for (const Tile& tile : usable_tiles())
-    for (const Op op : {Op::fwd, Op::dx, Op::dw}) {
-      Multiplication m(problem_of_rows({3, 0, 34, 16, 15}, {.n = 71, .k = 90, .op = op}, 2), Values::integer);
-      reset_output(m.product, m.set, m.pool);
-      grouped_gemm(m.product, m.matrices(), cpu_knobs(candidate(16, 64, 32, 2)), m.pool, m.workspace, tile);
-      EXPECT_EQ(m.difference(), "") << tile.isa << " " << name(op);
-    }
-}
-
 TEST(GroupedGemm, GrowsItsWorkspaceForALargerCandidate) {
   Multiplication m(problem_of_rows({50}, {.n = 64, .k = 64}, 1), Values::integer);
   const std::vector<Buffer>& scratch = m.workspace.scratch;

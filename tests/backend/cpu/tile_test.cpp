@@ -20,26 +20,23 @@ bool same(float a, float b) {
 TEST(Tile, AddsProductsInEveryInstructionSet) {
   static_assert(kCpuTileRows % kTileRows == 0 && kCpuTileColumns % kTileColumns == 0);
   EXPECT_EQ(usable_tiles().front().isa, "generic");
-  EXPECT_EQ(usable_tiles().back().isa, best_tile().isa);
   Random random(4);
   for (const Tile& tile : usable_tiles())
-    for (const int64_t depth : {0, 1, 2, 7, 64})
-      for (const bool across : {false, true}) {
-        const int64_t row_stride = across ? 1 : depth + 3, depth_stride = across ? 9 : 1, pitch = kTileColumns + 2;
-        std::vector<float> a(static_cast<size_t>(9 * (depth + 3))), b(static_cast<size_t>(kTileColumns * depth));
-        for (std::vector<float>* factor : {&a, &b})
-          for (float& one : *factor) one = static_cast<float>(random.below(9)) - 4;
-        std::vector<float> sums(static_cast<size_t>(kTileRows * pitch), 100);
-        tile.add(depth, a.data(), row_stride, depth_stride, b.data(), sums.data(), pitch);
-        for (int64_t row = 0; row < kTileRows; ++row)
-          for (int64_t column = 0; column < pitch; ++column) {
-            float wanted = 100;
-            for (int64_t k = 0; column < kTileColumns && k < depth; ++k)
-              wanted += a[row * row_stride + k * depth_stride] * b[k * kTileColumns + column];
-            ASSERT_EQ(sums[row * pitch + column], wanted)
-                << tile.isa << " " << depth << " at " << row << ", " << column;
-          }
-      }
+    for (const int64_t depth : {0, 1, 7, 64}) {
+      const int64_t pitch = kTileColumns + 2;
+      std::vector<float> a(static_cast<size_t>(kTileRows * depth)), b(static_cast<size_t>(kTileColumns * depth));
+      for (std::vector<float>* factor : {&a, &b})
+        for (float& one : *factor) one = static_cast<float>(random.below(9)) - 4;
+      std::vector<float> sums(static_cast<size_t>(kTileRows * pitch), 100);
+      tile.add(depth, a.data(), b.data(), sums.data(), pitch);
+      for (int64_t row = 0; row < kTileRows; ++row)
+        for (int64_t column = 0; column < pitch; ++column) {
+          float wanted = 100;
+          for (int64_t k = 0; column < kTileColumns && k < depth; ++k)
+            wanted += a[k * kTileRows + row] * b[k * kTileColumns + column];
+          ASSERT_EQ(sums[row * pitch + column], wanted) << tile.isa << " " << depth << " at " << row << ", " << column;
+        }
+    }
 }
 
 TEST(ToFloats, ConvertsEveryPatternAndNoMore) {
