@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "base/pretty.h"
-#include "base/random.h"
 #include "built_in.h"
 #include "export/exporter.h"
 #include "export/serving/serving_rows.h"
@@ -248,28 +247,6 @@ TEST(ChoiceJson, ACandidateThatTheDeviceCannotRunIsRefused) {
   const Json json = to_json(table);
   const std::string what = error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); }).what;
   EXPECT_TRUE(holds(what, "t: choices[0].candidate: the table's own device cannot run it: ")) << what;
-}
-
-TEST(ChoiceJson, ChangedBytesDoNoWorseThanAnError) {
-  const std::string text = pretty_json(to_json(chosen_table(two_counts(), Rule::worst, 0.05)));
-  const size_t begin = text.find("\"choices\"");
-  Random random(1);
-  int refused = 0;
-  for (int i = 0; i < 1000; ++i) {
-    std::string changed = text;
-    for (uint64_t changes = 1 + random.below(2); changes > 0; --changes)
-      changed[begin + random.below(changed.size() - begin)] =
-          static_cast<char>(random.below(2) ? '0' + random.below(10) : ' ' + random.below(90));
-    try {
-      const Json json = parse_json(changed, "t.json");
-      to_json(table_from_json(JsonAt(json, "t.json"), built_in()));
-    } catch (const Error& error) {
-      ASSERT_EQ(error.exit(), Exit::request) << error.what();
-      ASSERT_TRUE(holds(error.what(), "t.json")) << error.what();
-      ++refused;
-    }
-  }
-  EXPECT_GT(refused, 500);
 }
 
 Answer ask(const TunedTable& table, const Cell& wanted, Prefer prefer = Prefer::exact,

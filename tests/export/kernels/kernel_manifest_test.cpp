@@ -1,8 +1,10 @@
 // The manifest of exported kernels as it is written.
 #include "export/kernels/kernel_manifest.h"
-#include "built_in.h"
+
+#include <utility>
 
 #include "base/pretty.h"
+#include "built_in.h"
 #include "record/sample.h"
 
 namespace moetune {
@@ -46,6 +48,10 @@ TEST(KernelManifest, IsTheGoldenText) {
   require_kernel_manifest(JsonAt(json, "manifest"), built_in());
   EXPECT_EQ(json["kernels"][0]["candidate"], to_json(small_export().kernels[0].candidate));
   json["kernels"][0].erase("candidate");
+  Json wide = json["route"]["int64"];
+  EXPECT_EQ(std::exchange(wide["entry"], "route_int32"), "route_int64");
+  EXPECT_EQ(wide, json["route"]["int32"]);
+  json["route"].erase("int64");
   sample::expect_golden("kernels.json", pretty_json(json));
 }
 

@@ -1,5 +1,7 @@
 // Tables in vLLM's and SGLang's formats: which entry becomes which row, and what is said about it.
 #include "export/exporter.h"
+
+#include "base/pretty.h"
 #include "export/serving/serving_rows.h"
 #include "record/sample.h"
 
@@ -41,11 +43,18 @@ TEST(Exporters, AreFoundByName) {
   EXPECT_EQ(fault.hint, "did you mean 'vllm'?");
 }
 
+/// A row a line in the golden file; a line a value in the text.
+void expect_golden_rows(const std::string& golden, const std::string& text) {
+  const Json json = parse_json(text, golden);
+  EXPECT_EQ(text, json.dump(4) + "\n");
+  sample::expect_golden(golden, pretty_json(json));
+}
+
 TEST(Vllm, IsOneFileALayerUnderItsName) {
   const Export result = export_to("vllm", qwen_table());
   ASSERT_EQ(result.files.size(), 1u);
   EXPECT_EQ(result.files[0].name, "E=128,N=768,device_name=NVIDIA_H200.json");
-  sample::expect_golden("vllm.json", result.files[0].text);
+  expect_golden_rows("vllm.json", result.files[0].text);
 }
 
 TEST(Vllm, WinnersOfUpBecomeRowsAndTheRestPinsTheDefault) {
@@ -286,8 +295,8 @@ TEST(Sglang, HasASecondFileForDown) {
   ASSERT_EQ(result.files.size(), 2u);
   EXPECT_EQ(result.files[0].name, "E=128,N=768,device_name=NVIDIA_H200.json");
   EXPECT_EQ(result.files[1].name, "E=128,N=768,device_name=NVIDIA_H200_down.json");
-  sample::expect_golden("sglang.json", result.files[0].text);
-  sample::expect_golden("sglang_down.json", result.files[1].text);
+  expect_golden_rows("sglang.json", result.files[0].text);
+  expect_golden_rows("sglang_down.json", result.files[1].text);
   EXPECT_TRUE(noted(result, "configs/triton_X_Y_Z"));
   EXPECT_FALSE(holds(result.files[0].text, "USE_TMA"));
   for (const auto& [tokens, row] : rows_of(result.files[1].text)) EXPECT_EQ(row.use_tma, false) << tokens;
