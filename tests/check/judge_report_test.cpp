@@ -1,15 +1,19 @@
-// Findings as Markdown, JUnit XML and exit codes.
+// Findings as Markdown, JUnit XML, github-action-benchmark, annotations and exit codes. The golden files have a finding
+// of each kind.
 #include <gtest/gtest.h>
 
-#include <regex>
-
+#include "base/pretty.h"
 #include "check/ci_report.h"
 #include "check/judge.h"
 #include "error_of.h"
+#include "golden.h"
+#include "record/toy.h"
 #include "tune/fake_backend.h"
 
 namespace moetune {
 namespace {
+
+using enum Finding;
 
 CellFinding finding(Finding what, double change = 0.001, int64_t tokens = 16) {
   CellFinding result;
@@ -19,27 +23,65 @@ CellFinding finding(Finding what, double change = 0.001, int64_t tokens = 16) {
   result.change = {change, change - 0.01, change + 0.01};
   result.control = "loop";
   result.detectable = 0.0234;
-  result.now.time.value = 110e-6;
+  result.now = {.time = {110e-6, 108e-6, 113e-6, 15}, .launches = 150};
   result.before_seconds = 100e-6;
   result.rounds = 15;
   return result;
 }
 
-CheckResult result_of(std::vector<CellFinding> findings, double threshold = 0.05, const std::string& fault = {}) {
-  return {.findings = std::move(findings), .threshold = threshold, .fault = fault};
+MeanFinding mean(Finding what) {
+  return {.finding = what, .change = {0.06, 0.05, 0.07}, .detectable = 0.06, .cells = 2};
 }
 
-std::string markdown_of(std::vector<CellFinding> findings, double threshold = 0.05, const std::string& fault = {}) {
-  return markdown(result_of(std::move(findings), threshold, fault));
+CheckRun run_of(Undecided undecided = Undecided::fail) {
+  return {.timestamp = "2026-11-23T01:26:06", .hostname = "node<1>", .seconds = 12.3456, .undecided = undecided};
+}
+
+// A cell with each finding, one told by its time, one of a slower machine, a mean and a fault.
+CheckResult everything() {
+  CheckResult result{.findings = {}, .mean = mean(regressed), .fault = "the GPU was lost"};
+  int64_t tokens = 16;
+  for (const auto& [what, change] : {std::pair{equivalent, 0.001},
+                                     {improved, -0.1},
+                                     {regressed, 0.08},
+                                     {regressed, 0.9},
+                                     {equivalent, 0.0},
+                                     {inconclusive, 30.48},
+                                     {untrusted, 0.9},
+                                     {wrong_result, 0.0},
+                                     {failed, 0.0}}) {
+    result.findings.push_back(finding(what, change, tokens));
+    if (what == wrong_result || what == failed) result.findings.back().rounds = 0;
+    tokens *= 2;
+  }
+  result.findings[0].seconds = 1.23456;
+  result.findings[1].now.time.value = 90e-6;
+  result.findings[3].by_time = result.findings[4].by_time = regressed;
+  result.findings[3].time_change = {0.963, 0.953, 0.973};
+  result.findings[5].change.low = -0.5, result.findings[5].change.high = 60;
+  result.findings[7].reason = "7 | of\n2048";
+  result.findings[8].reason = "a<b> & \"c\" 'd',\r\n::error::here 100 %";
+  return result;
+}
+
+TEST(CheckGolden, EveryFormatIsTheGoldenText) {
+  TunedTable table;
+  for (const CellFinding& one : everything().findings) {
+    Entry& entry = table.entries.emplace_back();
+    entry.cell = one.cell, entry.candidate = sample::toy(fake::cpu(48));
+  }
+  expect_golden("check/golden/check.md", markdown(everything()));
+  expect_golden("check/golden/check.junit.xml", junit_xml(everything(), run_of()));
+  expect_golden("check/golden/check.benchmark.json", pretty_json(benchmark_json(everything(), table)));
+  expect_golden("check/golden/check.annotations.txt", annotations(everything()));
 }
 
 TEST(CheckExitCode, FollowsTheWorstFinding) {
-  const auto code = [](std::vector<Finding> all) {
-    std::vector<CellFinding> findings;
-    for (const Finding one : all) findings.push_back(finding(one));
-    return exit_code(result_of(findings));
+  const auto code = [](const std::vector<Finding>& all, Undecided undecided = Undecided::fail) {
+    CheckResult result;
+    for (const Finding one : all) result.findings.push_back(finding(one));
+    return exit_code(result, undecided);
   };
-  using enum Finding;
   EXPECT_EQ(code({equivalent, improved}), 0);
   EXPECT_EQ(code({equivalent, regressed}), 1);
   EXPECT_EQ(code({wrong_result}), 1);
@@ -48,140 +90,61 @@ TEST(CheckExitCode, FollowsTheWorstFinding) {
   EXPECT_EQ(code({untrusted, equivalent}), 4);
   EXPECT_EQ(code({inconclusive, regressed, untrusted}), 1);
   EXPECT_EQ(code({}), 4);  // nothing checked is no all-clear
-  EXPECT_EQ(exit_code(result_of({finding(untrusted), finding(inconclusive)}), Undecided::pass), 0);
-  EXPECT_EQ(exit_code(result_of({finding(untrusted), finding(regressed)}), Undecided::pass), 1);
-  EXPECT_EQ(exit_code(result_of({}), Undecided::pass), 4);
+  EXPECT_EQ(code({untrusted, inconclusive}, Undecided::pass), 0);
+  EXPECT_EQ(code({untrusted, regressed}, Undecided::pass), 1);
+  EXPECT_EQ(code({}, Undecided::pass), 4);
+  CheckResult result{.findings = {finding(equivalent)}, .mean = mean(regressed)};
+  EXPECT_EQ(exit_code(result), 1);
+  result.mean = mean(inconclusive);
+  EXPECT_EQ(exit_code(result), 0);
 }
 
-// Without what aligns the columns.
-std::string unaligned(const std::string& text) { return std::regex_replace(text, std::regex(" +"), " "); }
-
-TEST(CheckMarkdown, TellsWhichVerdictsAreByTheTime) {
-  CellFinding timed = finding(Finding::regressed, 0.9);
-  timed.by_time = Finding::regressed;
-  timed.time_change = {0.963, 0.953, 0.973};
-  const std::string text = markdown_of({timed}, 0.05);
-  EXPECT_TRUE(holds(unaligned(text), "| +96.3 % ± 1.0 % | 2.3 % | time | **regressed** |")) << text;
-  timed.by_ratio = Finding::regressed;
-  EXPECT_TRUE(holds(unaligned(markdown_of({timed}, 0.05)), "| +90.0 % ± 1.0 % | 2.3 % | loop | **regressed** |"));
-}
-
-TEST(CheckMarkdown, ASlowerMachineIsNoPlainAllClear) {
-  CellFinding slower = finding(Finding::equivalent);
-  slower.by_time = Finding::regressed;
-  const std::string text = markdown_of({slower, finding(Finding::equivalent, 0, 64)}, 0.05);
-  EXPECT_TRUE(
-      text.ends_with("2 cells: none is slower than its table says by more than 5 %, except 1 whose control is "
-                     "slower too.\n"))
-      << text;
-  EXPECT_TRUE(holds(text, "- " + id(slower.cell) + ": because\n")) << text;
-}
-
-TEST(CheckMarkdown, AChangeThatIsTooUncertainIsARange) {
-  CellFinding noisy = finding(Finding::inconclusive, 30.48);
-  noisy.change.low = -0.5, noisy.change.high = 60;
-  EXPECT_TRUE(holds(unaligned(markdown_of({noisy}, 0.05)), "| -50 % to +6000 % | 2.3 % | loop | inconclusive |"));
-}
-
-TEST(CheckMarkdown, NamesTheWorstRegressionAndTheReasons) {
-  const std::string text = markdown_of(
-      {finding(Finding::regressed, 0.08), finding(Finding::regressed, 0.25, 64), finding(Finding::untrusted, 0.9, 256)},
-      0.05);
-  EXPECT_TRUE(holds(text, "- " + id(fake::small_cell(64)) + ": because")) << text;
-  EXPECT_TRUE(holds(text, "3 cells: 2 regressions over 5 %, 1 undecided; the worst is " + id(fake::small_cell(64)) +
-                              ", +25.0 % ± 1.0 %."))
-      << text;
-}
-
-TEST(CheckMarkdown, NamesWrongResultsBeforeRegressions) {
-  const std::string text = markdown_of({finding(Finding::regressed, 0.9), finding(Finding::untrusted, 0.2, 32),
-                                        finding(Finding::wrong_result, 0, 64), finding(Finding::failed, 0, 256)});
-  EXPECT_TRUE(holds(text, "4 cells: 1 wrong result, 1 failure, 1 regression over 5 %, 1 undecided; " +
-                              id(fake::small_cell(64)) + ": wrong_result."))
-      << text;
-  const auto place = [&](int64_t tokens) { return text.find("- " + id(fake::small_cell(tokens)) + ": because"); };
-  EXPECT_LT(place(64), place(256));
-  EXPECT_LT(place(256), place(16));
-  EXPECT_LT(place(16), place(32));
-}
-
-TEST(CheckMarkdown, TellsTheMean) {
-  CheckResult result = result_of({finding(Finding::equivalent), finding(Finding::equivalent, 0.001, 64)});
-  result.mean =
-      MeanFinding{.finding = Finding::regressed, .change = {0.06, 0.055, 0.065}, .detectable = 0.054, .cells = 2};
-  const std::string text = markdown(result);
-  EXPECT_TRUE(holds(text,
-                    "The geometric mean over 2 cells changed by +6.0 % ± 0.5 %: regressed; a change of 5.4 % would "
-                    "have been found.\n"))
-      << text;
-  EXPECT_TRUE(text.ends_with("2 cells: their geometric mean regressed by more than 5 %, but no single cell.\n"))
-      << text;
+TEST(CheckMarkdown, EndsWithTheAnswer) {
+  const auto ends = [](const CheckResult& result, const std::string& answer) {
+    EXPECT_TRUE(markdown(result).ends_with(answer + "\n")) << markdown(result);
+  };
+  CellFinding slower = finding(equivalent);
+  slower.by_time = regressed;
+  ends({.findings = {slower, finding(equivalent, 0, 64)}},
+       "2 cells: none is slower than its table says by more than 5 %, except 1 whose control is slower too.");
+  ends({.findings = {finding(regressed, 0.08), finding(regressed, 0.25, 64), finding(untrusted, 0.9, 256)}},
+       "3 cells: 2 regressions over 5 %, 1 undecided; the worst is " + id(fake::small_cell(64)) + ", +25.0 % ± 1.0 %.");
+  ends({.findings = {finding(equivalent), finding(equivalent, 0.001, 64)}, .mean = mean(regressed)},
+       "2 cells: their geometric mean regressed by more than 5 %, but no single cell.");
+  ends({.findings = {finding(equivalent)}, .against = "old/moetune"},
+       "1 cell: none is slower than with old/moetune by more than 5 %.");
+  ends({.findings = {finding(equivalent), finding(inconclusive)}, .threshold = 0.025},
+       "2 cells: no regression over 2.5 % was found, 1 undecided.");
+  ends({}, "Nothing was checked: the table has no winner.");
+  ends({.findings = {}, .fault = "interrupted: 0 of 2 cells checked"},
+       "Nothing was checked.\n\nCut short: interrupted: 0 of 2 cells checked");
 }
 
 TEST(CheckMarkdown, NamesTheOtherProgram) {
-  CheckResult result = result_of({finding(Finding::equivalent)});
-  result.against = "old/moetune";
-  const std::string text = markdown(result);
-  EXPECT_TRUE(holds(unaligned(text), "| paired time | equivalent |")) << text;
+  const std::string text = markdown({.findings = {finding(equivalent)}, .against = "old/moetune"});
+  EXPECT_TRUE(holds(text, "| paired time | equivalent |")) << text;
   EXPECT_TRUE(holds(text, "The change is that of the time here to the time with old/moetune")) << text;
-  EXPECT_TRUE(text.ends_with("1 cell: none is slower than with old/moetune by more than 5 %.\n")) << text;
 }
 
-TEST(CheckMarkdown, UndecidedIsNotAnAllClear) {
-  const std::string text = markdown_of({finding(Finding::equivalent), finding(Finding::inconclusive)}, 0.025);
-  EXPECT_TRUE(holds(text, "2 cells: no regression over 2.5 % was found, 1 undecided.")) << text;
-  EXPECT_TRUE(holds(markdown_of({}, 0.05), "Nothing was checked")) << markdown_of({}, 0.05);
+TEST(CheckMarkdown, ARegressionOfRatioAndTimeIsToldByTheRatio) {
+  CellFinding timed = finding(regressed, 0.9);
+  timed.by_ratio = timed.by_time = regressed;
+  EXPECT_EQ(change_text(timed), "+90.0 % ± 1.0 %");
+  EXPECT_EQ(judged_by(timed, {}), "loop");
 }
 
-TEST(CheckMarkdown, AFaultIsTheLastWord) {
-  const std::string text = markdown_of({finding(Finding::equivalent)}, 0.05, "interrupted: 1 of 2 cells checked");
-  EXPECT_TRUE(text.ends_with("by more than 5 %.\n\nCut short: interrupted: 1 of 2 cells checked\n")) << text;
-  const std::string none = markdown_of({}, 0.05, "interrupted: 0 of 2 cells checked");
-  EXPECT_TRUE(holds(none, "Nothing was checked.\n")) << none;
-  EXPECT_FALSE(holds(none, "no winner")) << none;
-}
-
-TEST(CheckMarkdown, WhatWasNotMeasuredHasNoNumbers) {
-  CellFinding broken = finding(Finding::wrong_result);
-  broken.rounds = 0;
-  broken.reason = "7 | of\n2048";
-  const std::string text = markdown_of({broken}, 0.05);
-  EXPECT_TRUE(holds(unaligned(text), "| 100 µs | | | | loop | **wrong_result** |")) << text;
-  EXPECT_TRUE(holds(text, "7 \\| of 2048")) << text;
-  EXPECT_TRUE(holds(text, "1 cell: 1 wrong result; " + id(broken.cell) + ": wrong_result.")) << text;
-}
-
-CheckRun run_of(Undecided undecided = Undecided::fail) {
-  return {.timestamp = "2026-11-23T01:26:06", .hostname = "node<1>", .seconds = 12.3456, .undecided = undecided};
-}
-
-std::string junit(const std::vector<CellFinding>& findings, const std::string& fault = {}) {
-  return junit_xml(result_of(findings, 0.05, fault), run_of());
-}
-
-TEST(CheckJUnit, TellsWhenWhereAndHowLong) {
-  CellFinding slow = finding(Finding::equivalent);
-  slow.seconds = 1.23456;
-  const std::string xml = junit({slow});
-  EXPECT_TRUE(holds(xml, " time=\"12.346\" timestamp=\"2026-11-23T01:26:06\" hostname=\"node&lt;1&gt;\">")) << xml;
-  EXPECT_TRUE(holds(xml, "name=\"" + id(slow.cell) + "\" time=\"1.235\"/>")) << xml;
-}
-
-TEST(CheckJUnit, WhatIsUndecidedIsAnErrorOrSkippedWhereItMayPass) {
-  const std::vector<CellFinding> open = {finding(Finding::untrusted), finding(Finding::inconclusive, 0, 64)};
-  const std::string failing = junit(open), passing = junit_xml(result_of(open), run_of(Undecided::pass));
-  EXPECT_TRUE(holds(failing, "failures=\"0\" errors=\"1\" skipped=\"1\"")) << failing;
-  EXPECT_TRUE(holds(failing, "<skipped message=\"untrusted: because\"/>")) << failing;
+TEST(CheckJUnit, WhatIsUndecidedIsSkippedWhereItMayPass) {
+  const std::string passing =
+      junit_xml({.findings = {finding(untrusted), finding(inconclusive, 0, 64)}}, run_of(Undecided::pass));
   EXPECT_TRUE(holds(passing, "failures=\"0\" errors=\"0\" skipped=\"2\"")) << passing;
   EXPECT_TRUE(holds(passing, "<skipped message=\"inconclusive: because\"/>")) << passing;
 }
 
 TEST(CheckJUnit, EscapesWhatXmlCannotHold) {
-  CellFinding nasty = finding(Finding::failed);
-  nasty.reason = "a<b> & \"c\" 'd'\x01\x1b[31m\n\x7f\xff\xc3\xa9";
-  const std::string xml = junit({nasty});
-  EXPECT_TRUE(holds(xml, "failed: a&lt;b&gt; &amp; &quot;c&quot; &apos;d&apos;\\x01\\x1b[31m \\u007f\\xff\xc3\xa9\""))
-      << xml;
+  CellFinding nasty = finding(failed);
+  nasty.reason = "\x01\x1b[31m\x7f\xff\xc3\xa9";
+  const std::string xml = junit_xml({.findings = {nasty}}, run_of());
+  EXPECT_TRUE(holds(xml, "failed: \\x01\\x1b[31m\\u007f\\xff\xc3\xa9\"")) << xml;
 }
 
 }  // namespace

@@ -74,12 +74,6 @@ TEST(Pair, ASlowdownHereIsARegressionAndASlowdownThereAnImprovement) {
   EXPECT_NEAR(improved.change.value, 1 / 1.2 - 1, 1e-9);
 }
 
-TEST(Pair, ASlowerMachineChangesNothing) {
-  Script slow = slowed(3);
-  slow.baselines = {{"loop", 900e-6}};
-  EXPECT_EQ(Pair(slow, slow).one().finding, Finding::equivalent);
-}
-
 TEST(Pair, BothSidesTakeTurns) {
   Pair pair({});
   std::string turns;
