@@ -1,8 +1,6 @@
 // Summaries of blocks, and the JSON of measurements and trials.
 #include "record/measurement.h"
 
-#include <cmath>
-
 #include "built_in.h"
 #include "record/sample.h"
 
@@ -74,35 +72,19 @@ TEST(MeasurementJson, ReadingAndWritingAgainGivesTheSameText) {
   }
 }
 
-struct WrongMeasurement {
-  const char* key;
-  const char* value;
-  const char* said;
-};
-class WrongMeasurementTest : public testing::TestWithParam<WrongMeasurement> {};
-
-TEST_P(WrongMeasurementTest, NamesThePlace) {
-  Json json = to_json(sample::measurement(10));
-  if (*GetParam().value == '\0')
-    json.erase(GetParam().key);
-  else
-    json[GetParam().key] = Json::parse(GetParam().value);
-  const auto fault = error_of([&] { measurement_from_json(JsonAt(json, "t.json: m")); });
-  EXPECT_EQ(fault.exit, Exit::request);
-  EXPECT_EQ(fault.what, GetParam().said);
+TEST(MeasurementJson, WhatIsWrongIsRefusedWithThePlace) {
+  const auto read = [](const JsonAt& json) { measurement_from_json(json); };
+  sample::expect_refused(to_json(sample::measurement(10)), "t.json: m",
+                         {{"/median_us", "", "t.json: m: 'median_us' is missing"},
+                          {"/median_us", "null", "t.json: m.median_us: expected a number, found null"},
+                          {"/low_us", "11", "t.json: m: the median 10 lies outside its interval 11 to 10.2"},
+                          {"/high_us", "9.95", "t.json: m: the median 10 lies outside its interval 9.9 to 9.95"},
+                          {"/samples", "0", "t.json: m.samples: 0 is outside 1 to 1073741824"},
+                          {"/samples", "2.5", "t.json: m.samples: expected an integer, found 2.5"},
+                          {"/launches", "10", "t.json: m: 10 launches cannot fill 11 blocks"},
+                          {"/clock_mhz", "\"fast\"", "t.json: m.clock_mhz: expected a number, found a string"}},
+                         read);
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    All, WrongMeasurementTest,
-    testing::Values(
-        WrongMeasurement{"median_us", "", "t.json: m: 'median_us' is missing"},
-        WrongMeasurement{"median_us", "null", "t.json: m.median_us: expected a number, found null"},
-        WrongMeasurement{"low_us", "11", "t.json: m: the median 10 lies outside its interval 11 to 10.2"},
-        WrongMeasurement{"high_us", "9.95", "t.json: m: the median 10 lies outside its interval 9.9 to 9.95"},
-        WrongMeasurement{"samples", "0", "t.json: m.samples: 0 is outside 1 to 1073741824"},
-        WrongMeasurement{"samples", "2.5", "t.json: m.samples: expected an integer, found 2.5"},
-        WrongMeasurement{"launches", "10", "t.json: m: 10 launches cannot fill 11 blocks"},
-        WrongMeasurement{"clock_mhz", "\"fast\"", "t.json: m.clock_mhz: expected a number, found a string"}));
 
 TEST(TrialJson, AGoodTrialComesBack) {
   const Trial trial = sample::trial(sample::mma(128), 42);

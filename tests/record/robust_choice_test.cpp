@@ -167,58 +167,37 @@ TEST(ChoiceJson, LargeRegretsAndOddTimesAreReadBack) {
   EXPECT_EQ(pretty_json(to_json(table_from_json(JsonAt(json, "t.json"), built_in()))), pretty_json(json));
 }
 
-TEST(ChoiceJson, ATableWithoutChoicesSaysNothingOfThem) {
-  EXPECT_FALSE(to_json(sample::small_table()).contains("choices"));
+TEST(ChoiceJson, DamageIsRefusedWithThePlace) {
+  const auto read = [](const JsonAt& json) { table_from_json(json, built_in()); };
+  sample::expect_refused(
+      to_json(chosen_table()), "t",
+      {{"/choices/0/rule", "\"best\"", "t: choices[0].rule: unknown rule 'best'"},
+       {"/choices/0/bucket_loss", "-1", "t: choices[0].bucket_loss: must be at least 0, found -1"},
+       {"/choices/0/tokens/from", "2",
+        "t: choices[0].tokens: the ranges of a layer must cover all token counts: this one must begin at 1"},
+       {"/choices/1/tokens/from", "40",
+        "t: choices[1].tokens: the ranges of a layer must cover all token counts: this one must begin at 33"},
+       {"/choices/1/tokens/to", "900",
+        "t: choices: the last range of custom up, fwd bf16: 4 experts, top 2, n 64, k 32 must have no end"},
+       {"/choices/0/tokens/to", "null",
+        "t: choices[1].tokens: it comes after a range of the same layer that has no end"},
+       {"/choices/0/tokens/to", "12", "t: choices[0].cells[0]: 16 tokens are outside the range 1 to 12"},
+       {"/choices/0/cells/1", "\"x\"", "t: choices[0].cells[1]: the table has no winner for x"},
+       {"/choices/0/cells/1", "\"custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32\"",
+        "t: choices[0].cells[1]: custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32 is in the list twice"},
+       {"/choices/0/cells", "[]", "t: choices[0].cells: is empty"},
+       {"/choices/0/contenders/0/median_us", "[100]",
+        "t: choices[0].contenders[0].median_us: expected 2 values, one for each cell, found 1"},
+       {"/choices/0/contenders/0/median_us/0", "120",
+        "t: choices[0].contenders[0].median_us[0]: 120 lies outside its interval 99 to 101"},
+       {"/choices/0/contenders/2/regrets/0", "0.4",
+        "t: choices[0].contenders[2].regrets[0]: 0.4 contradicts the times: expected 0.5"},
+       {"/choices/0/contenders/1/mean_regret", "0.01",
+        "t: choices[0].contenders[1].mean_regret: 0.01 contradicts the times: expected 0.025"},
+       {"/choices/0/worst_regret", "0.01", "t: choices[0].worst_regret: 0.01 contradicts the times: expected 0"},
+       {"/choices/0/left_out", "", "t: choices[0]: 'left_out' is missing"}},
+      read);
 }
-
-struct Damage {
-  const char* pointer;
-  const char* value;  // empty: erased
-  const char* said;
-};
-
-class DamagedChoice : public testing::TestWithParam<Damage> {};
-
-TEST_P(DamagedChoice, IsRefusedWithThePlace) {
-  Json json = to_json(chosen_table());
-  const Json::json_pointer pointer(GetParam().pointer);
-  if (*GetParam().value == '\0')
-    json.at(pointer.parent_pointer()).erase(pointer.back());
-  else
-    json[pointer] = Json::parse(GetParam().value);
-  const auto fault = error_of([&] { table_from_json(JsonAt(json, "t"), built_in()); });
-  EXPECT_EQ(fault.exit, Exit::request);
-  EXPECT_EQ(fault.what, GetParam().said);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Each, DamagedChoice,
-    testing::Values(
-        Damage{"/choices/0/rule", "\"best\"", "t: choices[0].rule: unknown rule 'best'"},
-        Damage{"/choices/0/bucket_loss", "-1", "t: choices[0].bucket_loss: must be at least 0, found -1"},
-        Damage{"/choices/0/tokens/from", "2",
-               "t: choices[0].tokens: the ranges of a layer must cover all token counts: this one must begin at 1"},
-        Damage{"/choices/1/tokens/from", "40",
-               "t: choices[1].tokens: the ranges of a layer must cover all token counts: this one must begin at 33"},
-        Damage{"/choices/1/tokens/to", "900",
-               "t: choices: the last range of custom up, fwd bf16: 4 experts, top 2, n 64, k 32 must have no end"},
-        Damage{"/choices/0/tokens/to", "null",
-               "t: choices[1].tokens: it comes after a range of the same layer that has no end"},
-        Damage{"/choices/0/tokens/to", "12", "t: choices[0].cells[0]: 16 tokens are outside the range 1 to 12"},
-        Damage{"/choices/0/cells/1", "\"x\"", "t: choices[0].cells[1]: the table has no winner for x"},
-        Damage{"/choices/0/cells/1", "\"custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32\"",
-               "t: choices[0].cells[1]: custom/up/fwd/bf16/t16/uniform/e4/top2/n64/k32 is in the list twice"},
-        Damage{"/choices/0/cells", "[]", "t: choices[0].cells: is empty"},
-        Damage{"/choices/0/contenders/0/median_us", "[100]",
-               "t: choices[0].contenders[0].median_us: expected 2 values, one for each cell, found 1"},
-        Damage{"/choices/0/contenders/0/median_us/0", "120",
-               "t: choices[0].contenders[0].median_us[0]: 120 lies outside its interval 99 to 101"},
-        Damage{"/choices/0/contenders/2/regrets/0", "0.4",
-               "t: choices[0].contenders[2].regrets[0]: 0.4 contradicts the times: expected 0.5"},
-        Damage{"/choices/0/contenders/1/mean_regret", "0.01",
-               "t: choices[0].contenders[1].mean_regret: 0.01 contradicts the times: expected 0.025"},
-        Damage{"/choices/0/worst_regret", "0.01", "t: choices[0].worst_regret: 0.01 contradicts the times: expected 0"},
-        Damage{"/choices/0/left_out", "", "t: choices[0]: 'left_out' is missing"}));
 
 TEST(ChoiceJson, ACandidateThatIsNotTheBestIsRefused) {
   Json json = to_json(chosen_table());

@@ -198,6 +198,29 @@ inline Trial failed_trial(const Candidate& candidate, Status status, const std::
   return result;
 }
 
+/// A change to a JSON document, and what its reader says then.
+struct Damage {
+  const char* pointer;
+  const char* value;  // "" removes it
+  const char* said;
+};
+
+/// Each damage alone: read(document at the place `where`) must refuse the request with these words.
+template <typename Read>
+void expect_refused(const Json& whole, const std::string& where, const std::vector<Damage>& damages, Read read) {
+  for (const Damage& damage : damages) {
+    Json json = whole;
+    const Json::json_pointer pointer(damage.pointer);
+    if (*damage.value == '\0')
+      json.at(pointer.parent_pointer()).erase(pointer.back());
+    else
+      json[pointer] = Json::parse(damage.value);
+    const Caught fault = error_of([&] { read(JsonAt(json, where)); });
+    EXPECT_EQ(fault.exit, Exit::request) << damage.pointer;
+    EXPECT_EQ(fault.what, damage.said);
+  }
+}
+
 /// expect_golden of tests/record/golden/<name>.
 inline void expect_golden(const std::string& name, const std::string& text) {
   moetune::expect_golden("record/golden/" + name, text);
