@@ -12,11 +12,9 @@
 #include <latch>
 #include <thread>
 
+#include "backend/worker/logged_worker.h"
 #include "base/error.h"
 #include "built_in.h"
-#include "temporary_folder.h"
-#include "tune/fake_backend.h"
-#include "workload/model.h"
 
 namespace moetune {
 namespace {
@@ -25,23 +23,6 @@ namespace fs = std::filesystem;
 using fake::cpu;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-template <typename Condition>
-bool comes_true(Condition condition, double seconds = 30) {
-  const double end = now() + seconds;
-  while (!condition()) {
-    if (now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
-// Whether the process has ended; a zombie has.
-bool is_gone(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string id, name, state;
-  return !(stat >> id >> name >> state) || state == "Z";
-}
 
 int kill_children() {
   int killed = 0;
@@ -54,48 +35,15 @@ int kill_children() {
   return killed;
 }
 
-class CompilesInAPool : public testing::Test {
+class CompilesInAPool : public LoggedWorker {
  protected:
   // Of the fake backend, one candidate at a time.
-  WorkerOptions options(const std::string& faults = "") const {
-    WorkerOptions result;
-    result.command = {MOETUNE_TEST_WORKER, "serve"};
-    result.device = "fake;log=" + log_path() + (faults.empty() ? "" : ";" + faults);
-    result.backend.compile_threads = 1;
+  WorkerOptions options(const std::string& faults = "", int threads = 1) const {
+    WorkerOptions result = LoggedWorker::options(faults);
+    result.backend.compile_threads = threads;
     return result;
   }
 
-  std::string log_path() const { return (folder_.path() / "log").string(); }
-
-  std::vector<std::string> log() const {
-    std::vector<std::string> lines;
-    std::ifstream file(log_path());
-    for (std::string line; std::getline(file, line);) lines.push_back(line);
-    return lines;
-  }
-
-  int count(const std::string& call) const {
-    int result = 0;
-    for (const std::string& line : log()) result += line.find(call) != std::string::npos;
-    return result;
-  }
-
-  // The candidates in the order in which their compiling began.
-  std::vector<std::string> compiled() const {
-    const std::string call = "compile 1 ";
-    std::vector<std::string> candidates;
-    for (const std::string& line : log())
-      if (const size_t at = line.find(call); at != std::string::npos)
-        candidates.push_back(line.substr(at + call.size()));
-    return candidates;
-  }
-
-  pid_t last_process() const {
-    const std::vector<std::string> lines = log();
-    return lines.empty() ? 0 : static_cast<pid_t>(std::stol(lines.back()));
-  }
-
-  const TemporaryFolder folder_;
   const Shape shape_ = fake::small_cell().shape;
   const std::vector<Candidate> four_ = {cpu(16), cpu(24), cpu(48), cpu(96)};
 };
@@ -103,7 +51,7 @@ class CompilesInAPool : public testing::Test {
 TEST_F(CompilesInAPool, StartsNothingUntilSomethingIsWanted) {
   CompilerPool pool(options());
   pool.want(shape_, {});
-  EXPECT_TRUE(log().empty());
+  EXPECT_TRUE(calls().empty());
 }
 
 TEST_F(CompilesInAPool, CompilesEachWantedCandidateOnce) {
@@ -121,16 +69,14 @@ TEST_F(CompilesInAPool, CompilesEachWantedCandidateOnce) {
 }
 
 TEST_F(CompilesInAPool, LeavesHalfOfTheProcessesToWhatIsNext) {
-  WorkerOptions four = options("compile-hang=");
-  four.backend.compile_threads = 4;
-  CompilerPool pool(four);
+  CompilerPool pool(options("compile-hang=", 4));
   pool.want(shape_, {}, four_);
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  sleep_ms(100);
   EXPECT_EQ(count("compile 1"), 2);
   pool.want(shape_, std::vector{cpu(24, 32)}, four_);
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  sleep_ms(100);
   EXPECT_EQ(count("compile 1"), 3);
 }
 
@@ -145,22 +91,18 @@ TEST_F(CompilesInAPool, TellsWhichIsDoneFirst) {
 }
 
 TEST_F(CompilesInAPool, StartsAsManyProcessesAsItHasThreads) {
-  WorkerOptions three = options("compile-hang=");
-  three.backend.compile_threads = 3;
-  CompilerPool pool(three);
+  CompilerPool pool(options("compile-hang=", 3));
   pool.want(shape_, std::span(four_).first(2));
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
   EXPECT_EQ(count("hello"), 2) << "one each";
   pool.want(shape_, four_);
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  sleep_ms(100);
   EXPECT_EQ(count("hello"), 3);
 }
 
 TEST_F(CompilesInAPool, GivesTheResults) {
-  WorkerOptions two = options();
-  two.backend.compile_threads = 2;
-  CompilerPool pool(two);
+  CompilerPool pool(options("", 2));
   const auto results = pool.compile(shape_, four_);
   ASSERT_EQ(results.size(), 4U);
   for (const Candidate& candidate : four_) EXPECT_EQ(results.at(candidate).status, Status::ok);
@@ -178,10 +120,10 @@ TEST_F(CompilesInAPool, WhatIsAskedForComesBeforeWhatIsWanted) {
     EXPECT_EQ(pool.compile(shape_, std::vector{cpu(96, 32)}).size(), 1U);
   });
   begun.wait();
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  ::kill(last_process(), SIGABRT);
+  sleep_ms(500);
+  ::kill(processes().back(), SIGABRT);
   asking.join();
-  EXPECT_EQ(compiled()[1], text(cpu(96, 32)));
+  EXPECT_EQ(calls().at(3), "compile 1 " + text(cpu(96, 32))) << "after hello, the one that hung, and hello";
 }
 
 TEST_F(CompilesInAPool, WaitsForWhatIsUnderWay) {
@@ -191,20 +133,14 @@ TEST_F(CompilesInAPool, WaitsForWhatIsUnderWay) {
   EXPECT_EQ(count("compile 1"), 4);
 }
 
-TEST_F(CompilesInAPool, GivesNoResultsWhereItGaveUp) {
-  CompilerPool pool(options("compile-crash="));
-  EXPECT_TRUE(pool.compile(shape_, four_).empty());
-  EXPECT_TRUE(pool.compile(shape_, four_).empty());
-}
-
 TEST_F(CompilesInAPool, ALaterWishReplacesWhatIsNotBegun) {
   CompilerPool pool(options("compile-hang=block_m=24"));
   pool.want(shape_, std::vector{cpu(24), cpu(16), cpu(48)});
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));  // which hangs
   pool.want(shape_, std::vector{cpu(96)});
-  ::kill(last_process(), SIGABRT);
+  ::kill(processes().back(), SIGABRT);
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 2; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  sleep_ms(100);
   EXPECT_EQ(count("compile 1"), 2) << "compiled what was no longer wanted";
 }
 
@@ -222,10 +158,11 @@ TEST_F(CompilesInAPool, GivesUpWhereEachCandidateEndsTheCompiler) {
   CompilerPool pool(options("compile-crash="));
   pool.want(shape_, four_);
   ASSERT_TRUE(comes_true([&] { return count("compile 1") == 3; }));
-  ASSERT_TRUE(comes_true([&] { return is_gone(last_process()); }));
+  ASSERT_TRUE(comes_true([&] { return is_gone(processes().back()); }));
   pool.want(shape_, std::vector{cpu(96, 32)});
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  sleep_ms(100);
   EXPECT_EQ(count("hello"), 3);
+  EXPECT_TRUE(pool.compile(shape_, four_).empty());
 }
 
 TEST_F(CompilesInAPool, SaysNothingWhereTheProcessCannotServe) {
@@ -245,7 +182,7 @@ TEST_F(CompilesInAPool, SaysNothingWhereTheProcessCannotServe) {
 TEST_F(CompilesInAPool, ACpuHasNothingToCompile) {
   const auto backend = make_worker_backend(options());
   EXPECT_FALSE(backend->compile_ahead(shape_, four_, {}));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  sleep_ms(100);
   EXPECT_EQ(count("hello"), 1);
 }
 
@@ -256,7 +193,7 @@ TEST_F(CompilesInAPool, EndsAtOnceWhileTheCompilerHangs) {
     CompilerPool pool(options("compile-hang="));
     pool.want(shape_, four_);
     ASSERT_TRUE(comes_true([&] { return count("compile 1") == 1; }));
-    process = last_process();
+    process = processes().back();
     begin = now();
   }
   EXPECT_LT(now() - begin, 1);

@@ -14,18 +14,14 @@
 #include <fstream>
 #include <thread>
 
-#include "base/text/units.h"
+#include "backend/worker/logged_worker.h"
 #include "error_of.h"
-#include "temporary_folder.h"
-#include "tune/fake_backend.h"
 
 namespace moetune {
 namespace {
 
 using fake::contender;
 using fake::cpu;
-
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 template <typename Action>
 CandidateFault fault_of(Action action) {
@@ -38,20 +34,8 @@ CandidateFault fault_of(Action action) {
   return CandidateFault(Status::ok, "");
 }
 
-struct LogLine {
-  pid_t pid;
-  std::string call;
-};
-
-class Worker : public testing::Test {
+class Worker : public LoggedWorker {
  protected:
-  WorkerOptions options(const std::string& faults) const {
-    WorkerOptions result;
-    result.command = {MOETUNE_TEST_WORKER, "serve"};
-    result.device = "fake;log=" + log_path() + (faults.empty() ? "" : ";" + faults);
-    return result;
-  }
-
   std::unique_ptr<Backend> open(const std::string& faults) const { return make_worker_backend(options(faults)); }
 
   std::unique_ptr<Backend> open_impatient(const std::string& faults) const {
@@ -68,31 +52,6 @@ class Worker : public testing::Test {
     return backend;
   }
 
-  std::string log_path() const { return (folder_.path() / "log").string(); }
-
-  std::vector<LogLine> log() const {
-    std::vector<LogLine> lines;
-    std::ifstream file(log_path());
-    std::string line;
-    while (std::getline(file, line)) {
-      const size_t space = line.find(' ');
-      lines.push_back({static_cast<pid_t>(std::stol(line.substr(0, space))), line.substr(space + 1)});
-    }
-    return lines;
-  }
-
-  int count(const std::string& call) const {
-    int result = 0;
-    for (const LogLine& line : log()) result += line.call.starts_with(call);
-    return result;
-  }
-
-  bool wait_for(const std::string& call, int times = 1) const {
-    for (int i = 0; i < 2000 && count(call) < times; ++i) sleep_ms(5);
-    return count(call) >= times;
-  }
-
-  const TemporaryFolder folder_;
   const Problem problem_ = make_problem(fake::small_cell());
   const Shape shape_ = problem_.shape;
 };
@@ -339,7 +298,7 @@ TEST_F(Worker, AWorkerThatIsKilledTwiceInLoadIsOutOfMemory) {
 TEST_F(Worker, KilledWhileIdleIsNobodysFault) {
   auto backend = loaded("");
   backend->verify(contender(cpu(24)));
-  ::kill(log().back().pid, SIGKILL);
+  ::kill(processes().back(), SIGKILL);
   sleep_ms(50);
   EXPECT_EQ(backend->sample(contender(cpu(24)), {}).size(), 1U);
   EXPECT_EQ(count("hello"), 2);
@@ -350,7 +309,7 @@ TEST_F(Worker, KilledOnceInATrialIsForgiven) {
   auto backend = loaded("hang-once=" + once.string());
   std::jthread killer([&] {
     for (int i = 0; i < 10000 && !std::filesystem::exists(once); ++i) sleep_ms(1);  // until it hangs
-    ::kill(log().back().pid, SIGKILL);
+    ::kill(processes().back(), SIGKILL);
   });
   EXPECT_EQ(backend->sample(contender(cpu(24)), {}).size(), 1U);
   EXPECT_EQ(count("sample"), 2);
@@ -364,11 +323,11 @@ TEST_F(Worker, ACrashByItselfIsNotForgiven) {
 
 TEST_F(Worker, SignalsOfTheTerminalAreForTheParent) {
   auto backend = loaded("");
-  const pid_t worker = log().back().pid;
+  const pid_t worker = processes().back();
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::kill(worker, signal);
   sleep_ms(20);
   backend->verify(contender(cpu(24)));
-  EXPECT_EQ(log().back().pid, worker);
+  EXPECT_EQ(processes().back(), worker);
 }
 
 int open_descriptors() {
@@ -392,18 +351,7 @@ TEST_F(Worker, LeavesNoDescriptorsAndNoZombies) {
   EXPECT_EQ(open_descriptors(), before);
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
-  for (const LogLine& line : log()) EXPECT_NE(::kill(line.pid, 0), 0) << line.pid;
-}
-
-bool gone(pid_t pid) {
-  for (int i = 0; i < 1000; ++i) {
-    if (::kill(pid, 0) != 0) return true;
-    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");  // a zombie whose reaper is slow has ended too
-    std::string id, name, state;
-    if (stat >> id >> name >> state && state == "Z") return true;
-    sleep_ms(5);
-  }
-  return false;
+  for (const pid_t pid : processes()) EXPECT_NE(::kill(pid, 0), 0) << pid;
 }
 
 // The parent dies (kill -9) while its worker hangs in a launch: the worker must not stay behind on the device.
@@ -416,12 +364,12 @@ TEST_F(Worker, DiesWithItsParent) {
     backend->verify(contender(cpu(24)));
     ::_exit(0);
   }
-  ASSERT_TRUE(wait_for("verify"));
-  const pid_t worker = log().back().pid;
+  ASSERT_TRUE(comes_true([&] { return count("verify") > 0; }));
+  const pid_t worker = processes().back();
   EXPECT_EQ(::kill(worker, 0), 0);
   ::kill(parent, SIGKILL);
   ::waitpid(parent, nullptr, 0);
-  EXPECT_TRUE(gone(worker));
+  EXPECT_TRUE(comes_true([&] { return is_gone(worker); }));
 }
 
 TEST_F(Worker, ABusySignalHandlerDisturbsNothing) {

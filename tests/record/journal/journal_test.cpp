@@ -150,19 +150,15 @@ TEST(ClaimedJournal, MovesWithItsOwnerAndEndsWithIt) {
   EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::yes);
 }
 
-TEST(ClaimedJournal, ClaimingLeavesWhatIsThereAlone) {
+TEST(ClaimedJournal, ClaimingMakesANewOneAndLeavesWhatIsThereAlone) {
   const Folder folder;
+  EXPECT_TRUE(Journal::claim(folder / "new").empty());
+  EXPECT_EQ(read_text(folder / "new"), "");
   const std::string text = journal_text(folder / "j").substr(0, 300);
   write(folder / "j", text);
   const Journal journal = Journal::claim(folder / "j");
   EXPECT_FALSE(journal.empty());
   EXPECT_EQ(read_text(folder / "j"), text);
-}
-
-TEST(ClaimedJournal, ANewOneIsMadeAndEmpty) {
-  const Folder folder;
-  EXPECT_TRUE(Journal::claim(folder / "j").empty());
-  EXPECT_EQ(read_text(folder / "j"), "");
 }
 
 TEST(ClaimedJournal, ACopyIsKeptBeforeItBeginsAnew) {
@@ -178,73 +174,42 @@ TEST(ClaimedJournal, ACopyIsKeptBeforeItBeginsAnew) {
   EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);  // ours all the time
 }
 
-TEST(Unfinished, CountsEachStartWithoutAnEnd) {
+TEST(Unfinished, CountsEachStartWithoutAnEndByCell) {
   const Folder folder;
+  const std::string other = id(header().cells[1]);
   {
     Journal journal = create_journal(folder / "j", header());
     journal.started(kCell, mma(64));
     journal.started(kCell, mma(128));
+    journal.started(other, mma(64));
+    journal.started(other, mma(64));
+    journal.finished(other, failed_trial(mma(64), Status::timeout, "late"));  // an end at last clears the candidate
   }
   reopen_journal(folder / "j").started(kCell, mma(64));
-  const auto unfinished = read_journal(folder / "j", built_in()).unfinished;
-  EXPECT_EQ(unfinished.at(kCell).at(text(mma(64))), 2);
-  EXPECT_EQ(unfinished.at(kCell).at(text(mma(128))), 1);
-}
-
-TEST(Unfinished, AnEndAtLastClearsTheCandidate) {
-  const Folder folder;
-  Journal journal = create_journal(folder / "j", header());
-  journal.started(kCell, mma(64));
-  journal.started(kCell, mma(64));
-  journal.finished(kCell, failed_trial(mma(64), Status::timeout, "late"));
-  const JournalContents contents = read_journal(folder / "j", built_in());
-  EXPECT_TRUE(contents.unfinished.empty());
-  EXPECT_EQ(contents.trials.at(kCell).size(), 1u);
-}
-
-TEST(Unfinished, IsKeptApartByCell) {
-  const Folder folder;
-  Journal journal = create_journal(folder / "j", header());
-  const std::string other = id(header().cells[1]);
-  journal.started(kCell, mma(64));
-  journal.started(other, mma(64));
-  journal.finished(other, trial(mma(64), 2));
   const JournalContents contents = read_journal(folder / "j", built_in());
   EXPECT_EQ(contents.unfinished.size(), 1u);
-  EXPECT_EQ(contents.unfinished.at(kCell).at(text(mma(64))), 1);
+  EXPECT_EQ(contents.unfinished.at(kCell).at(text(mma(64))), 2);
+  EXPECT_EQ(contents.unfinished.at(kCell).at(text(mma(128))), 1);
+  EXPECT_EQ(contents.trials.at(other).size(), 1u);
 }
 
-std::string journal_of_one_trial(const Folder& folder) {
+TEST(CutJournal, AtEveryByteOfTheLastLineTheRestIsReadAndTheLineMended) {
+  const Folder folder;
   Journal journal = create_journal(folder / "j", header());
   journal.started(kCell, mma(64));
   journal.finished(kCell, trial(mma(64), 10));
-  return read_text(folder / "j");
-}
-
-TEST(CutJournal, AtEveryByteOfTheLastLineTheRestIsRead) {
-  const Folder folder;
-  const std::string text = journal_of_one_trial(folder);
-  const size_t last = text.rfind('\n', text.size() - 2) + 1;
-  for (size_t length = last; length < text.size(); ++length) {
-    write(folder / "cut", text.substr(0, length));
-    const JournalContents contents = read_journal(folder / "cut", built_in());
-    ASSERT_TRUE(contents.trials.empty()) << length;
-    ASSERT_EQ(contents.unfinished.at(kCell).at(moetune::text(mma(64))), 1) << length;
-  }
-  EXPECT_EQ(read_journal(folder / "j", built_in()).trials.at(kCell).size(), 1u);
-}
-
-TEST(CutJournal, ReopenAtEveryByteOfTheLastLineMendsIt) {
-  const Folder folder;
-  const std::string text = journal_of_one_trial(folder);
+  const std::string text = read_text(folder / "j");
   const size_t last = text.rfind('\n', text.size() - 2) + 1;
   for (size_t length = last; length <= text.size(); ++length) {
+    const size_t whole = length == text.size();
     write(folder / "cut", text.substr(0, length));
+    const JournalContents cut = read_journal(folder / "cut", built_in());
+    ASSERT_EQ(cut.trials.size(), whole) << length;
+    ASSERT_EQ(cut.unfinished.size(), 1 - whole) << length;
     reopen_journal(folder / "cut").finished(kCell, trial(mma(128), 20));
-    const JournalContents contents = read_journal(folder / "cut", built_in());
-    const size_t whole = length == text.size() ? 2 : 1;
-    ASSERT_EQ(contents.trials.at(kCell).size(), whole) << length;
-    ASSERT_EQ(contents.trials.at(kCell).back().candidate, mma(128)) << length;
+    const std::vector<Trial> trials = read_journal(folder / "cut", built_in()).trials.at(kCell);
+    ASSERT_EQ(trials.size(), 1 + whole) << length;
+    ASSERT_EQ(trials.back().candidate, mma(128)) << length;
   }
 }
 
