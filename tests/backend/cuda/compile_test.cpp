@@ -119,8 +119,7 @@ class CompileTest : public testing::TestWithParam<std::string> {
   }
 
   // `count` candidates, evenly spread over what is legal of a space.
-  void expect_some_compile(const std::string& variant, const Shape& shape, size_t count,
-                           const std::string& name = "quick") {
+  void expect_some_compile(const std::string& variant, const Shape& shape, size_t count, const std::string& name) {
     SearchSpace space = load_space(name, built_in());
     keep_variants(space, {variant}, built_in());
     const std::vector<Candidate> legal = enumerate(space, shape, device_of_arch(GetParam())).legal;
@@ -160,6 +159,18 @@ class CompileTest : public testing::TestWithParam<std::string> {
     expect_units_compile(units, names);
   }
 
+  // Each legal on sm_90a, with what wgmma's `base` has for knobs that the text lacks.
+  void expect_wgmma_compile(const std::vector<std::pair<std::string, Shape>>& cases, const std::string& base) {
+    std::vector<std::string> units, names;
+    for (const auto& [tile, shape] : cases) {
+      const Candidate candidate = parse_candidate(with_base("wgmma " + tile, base));
+      ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt) << tile;
+      units.push_back(find_variant("wgmma").unit(candidate, shape));
+      names.push_back(tile);
+    }
+    expect_units_compile(units, names);
+  }
+
   void expect_units_compile(std::vector<std::string> units, std::vector<std::string> names) {
     keep_sample(units);
     keep_sample(names);
@@ -173,11 +184,9 @@ class CompileTest : public testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(CompileTest, MmaBf16Corners) { expect_all_compile("mma", shape_of(Dtype::bf16, 1536, 2048, {}), 10); }
-TEST_P(CompileTest, MmaFp16Gathered) {
+TEST_P(CompileTest, MmaCorners) {
+  expect_all_compile("mma", shape_of(Dtype::bf16, 1536, 2048, {}), 10);
   expect_all_compile("mma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 10);
-}
-TEST_P(CompileTest, MmaScatteredAndWeighted) {
   expect_all_compile("mma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 10);
 }
 // The largest tile, whole and cut, with every fusion; and copies of two bytes each.
@@ -230,18 +239,13 @@ TEST_P(CompileTest, Gradients) {
       expect_compile(variant, shape, drawn);
     }
 }
-TEST_P(CompileTest, WgmmaAcrossItsQuickSpace) {
+TEST_P(CompileTest, WgmmaAcrossItsSpaces) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
-  expect_some_compile("wgmma", shape_of(Dtype::bf16, 1536, 2048, {}), 16);
-  expect_some_compile("wgmma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 8);
-  expect_some_compile("wgmma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 8);
-}
-TEST_P(CompileTest, WgmmaAcrossItsWaysToCopy) {
-  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
-  expect_some_compile("wgmma", shape_of(Dtype::bf16, 1536, 2048, {}), 12, "copies");
-  expect_some_compile("wgmma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 8, "copies");
-  expect_some_compile("wgmma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 8,
-                      "copies");
+  for (const std::string space : {"quick", "copies"}) {
+    expect_some_compile("wgmma", shape_of(Dtype::bf16, 1536, 2048, {}), space == "quick" ? 16 : 12, space);
+    expect_some_compile("wgmma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 8, space);
+    expect_some_compile("wgmma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 8, space);
+  }
 }
 TEST_P(CompileTest, WgmmaCorners) { expect_ends_compile(shape_of(Dtype::bf16, 2048, 768, {}), {"gather=first"}); }
 TEST_P(CompileTest, WgmmaCornersGathered) {
@@ -298,18 +302,11 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=144 block_n=256 tma_x=no tma_store=rows addressing=pointers split=0", {.permute_x = true}},
       {"block_m=176 block_n=256 pace=common gather=first split=0", {.permute_x = true}},
       {"block_m=192 block_n=128 consumers=1 split=0", {}}};
-  std::vector<std::string> units, names;
-  for (const auto& [tile, fusion] : cases) {
-    const Shape shape = shape_of(Dtype::bf16, 2048, 768, fusion);
-    const Candidate candidate = parse_candidate(with_base(
-        "wgmma " + tile,
-        "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no tiles=static block_k=64 "
-        "stages=3 raster=m group=4 in_flight=1"));
-    ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt) << tile;
-    units.push_back(find_variant("wgmma").unit(candidate, shape));
-    names.push_back(tile);
-  }
-  expect_units_compile(units, names);
+  std::vector<std::pair<std::string, Shape>> shaped;
+  for (const auto& [tile, fusion] : cases) shaped.emplace_back(tile, shape_of(Dtype::bf16, 2048, 768, fusion));
+  expect_wgmma_compile(shaped,
+                       "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no tiles=static "
+                       "block_k=64 stages=3 raster=m group=4 in_flight=1");
 }
 
 // Sums that begin with what dW holds, at the most that legality allows them.
@@ -324,18 +321,13 @@ TEST_P(CompileTest, WgmmaAccumulatedDwAtTheEdgeOfItsRegisters) {
       "block_m=128 block_n=128 consumers=2 schedule=cooperative swap=no tma_store=no split=4",
       "block_m=128 block_n=64 consumers=2 schedule=cooperative swap=no tma_store=yes split=4",
       "block_m=128 block_n=192 consumers=3 schedule=cooperative swap=yes tma_store=no split=1"};
-  std::vector<std::string> units, names;
+  std::vector<std::pair<std::string, Shape>> shaped;
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
     for (const std::string& tile : tiles) {
-      Shape shape = shape_of(dtype, 1536, 2048, {.accumulate = true});
-      shape.op = Op::dw;
-      const Candidate candidate = parse_candidate(
-          "wgmma " + tile + " block_k=64 stages=2 raster=m group=4 cluster=none in_flight=0 tma_x=yes tiles=static");
-      ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt) << tile;
-      units.push_back(find_variant("wgmma").unit(candidate, shape));
-      names.push_back(tile);
+      shaped.emplace_back(tile, shape_of(dtype, 1536, 2048, {.accumulate = true}));
+      shaped.back().second.op = Op::dw;
     }
-  expect_units_compile(units, names);
+  expect_wgmma_compile(shaped, "block_k=64 stages=2 raster=m group=4 cluster=none in_flight=0 tma_x=yes tiles=static");
 }
 
 // What runs untuned where tiles are largest, with all that is fused: a default that spills would leave a cell with
@@ -414,37 +406,30 @@ TEST(MmaFp8, CompilesWithoutSpills) {
 }
 
 // What the tests on a GPU plant stands in the kernels once, compiles, and is in what runs there.
+void expect_planted(const Plant& plant, const Candidate& candidate, const Shape& shape, const std::string& target) {
+  const std::string unit = candidate.variant->unit(candidate, shape);
+  const TemporaryFolder folder;
+  plant_kernels(plant, folder.path());
+  const CompiledUnit right = compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources()}).front();
+  const CompiledUnit wrong =
+      compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources(folder.path())}).front();
+  EXPECT_EQ(right.result.status, Status::ok) << plant.fault << ": " << right.log;
+  EXPECT_EQ(wrong.result.status, Status::ok) << plant.variant << ", " << plant.fault << ": " << wrong.log;
+  EXPECT_EQ(wrong.cubin == right.cubin, plant.fault == "none") << plant.variant << ", " << plant.fault;
+}
+
 TEST(Plants, AllCompile) {
   const Problem problem = planted_problem();
   for (const Plant& plant : kPlants) {
     const std::string target = plant.variant == "wgmma" ? "sm_90a" : "sm_80";
-    const Candidate candidate = planted_candidate(plant, problem, device_of_arch(target));
-    const std::string unit = find_variant(plant.variant).unit(candidate, problem.shape);
-    const std::string folder = testing::TempDir() + "/moetune-plants";
-    plant_kernels(plant, folder);
-    const CompiledUnit right = compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources()}).front();
-    const CompiledUnit wrong = compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources(folder)}).front();
-    std::filesystem::remove_all(folder);
-    EXPECT_EQ(wrong.result.status, Status::ok) << plant.variant << ", " << plant.fault << ": " << wrong.log;
-    EXPECT_EQ(wrong.cubin == right.cubin, plant.fault == "none") << plant.variant << ", " << plant.fault;
+    expect_planted(plant, planted_candidate(plant, problem, device_of_arch(target)), problem.shape, target);
   }
-}
-
-TEST(Plants, OfFp8CompileToo) {
   for (const Fp8Plant& one : kFp8Plants) {
     Shape shape = shape_of(Dtype::fp8, 384, 512, {.permute_x = one.gathers});
     shape.layer.scales = one.deep ? ScaleKind::channel : ScaleKind::block;
     const Candidate candidate = parse_candidate(one.candidate);
     ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
-    const std::string unit = find_variant("wgmma").unit(candidate, shape);
-    const std::string folder = testing::TempDir() + "/moetune-fp8-plants";
-    plant_kernels(one.plant, folder);
-    const CompiledUnit right = compile_units({&unit, 1}, {.arch = "sm_90a", .sources = kernel_sources()}).front();
-    const CompiledUnit wrong = compile_units({&unit, 1}, {.arch = "sm_90a", .sources = kernel_sources(folder)}).front();
-    std::filesystem::remove_all(folder);
-    EXPECT_EQ(right.result.status, Status::ok) << one.plant.fault << ": " << right.log;
-    EXPECT_EQ(wrong.result.status, Status::ok) << one.plant.fault << ": " << wrong.log;
-    EXPECT_NE(wrong.cubin, right.cubin) << one.plant.fault;
+    expect_planted(one.plant, candidate, shape, "sm_90a");
   }
 }
 
@@ -518,14 +503,13 @@ extern "C" __global__ void __launch_bounds__(1024, 2) moetune_kernel(float* p, i
 }
 
 TEST(Compiler, SecondTimeComesFromTheCache) {
-  const std::string folder = testing::TempDir() + "/moetune-cache-test";
-  setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  const TemporaryFolder folder;
+  setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
   const std::string unit = "extern \"C\" __global__ void moetune_kernel(int* p) { *p = 42; }\n";
   const CompilerOptions options{.arch = "sm_80", .sources = kernel_sources()};
   const CompiledUnit first = compile_units({&unit, 1}, options).front();
   const CompiledUnit second = compile_units({&unit, 1}, options).front();
   unsetenv("XDG_CACHE_HOME");
-  std::filesystem::remove_all(folder);
   EXPECT_FALSE(first.result.from_cache);
   EXPECT_TRUE(second.result.from_cache);
   EXPECT_EQ(first.cubin, second.cubin);
