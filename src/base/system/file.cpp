@@ -112,25 +112,7 @@ void rename_to(const fs::path& temporary, const fs::path& path) {
   throw error;
 }
 
-// The first of path.old, path.old2, ... that `make` can create. `make` sets errno where it fails.
-template <typename Make>
-fs::path make_beside(const fs::path& path, Make make) {
-  for (int number = 1;; ++number) {
-    const fs::path name = path.string() + (number == 1 ? ".old" : fmt::format(".old{}", number));
-    if (make(name)) return name;
-    if (errno != EEXIST) throw cannot_write(name);
-  }
-}
-
 int64_t nanoseconds(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
-
-// Returns false and sets errno where the name exists or cannot be created.
-bool write_new(const fs::path& name, std::string_view text) {
-  const Fd file{::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
-  if (file.get() < 0) return false;
-  write_and_sync(file, text, name, name);
-  return true;
-}
 
 }  // namespace
 
@@ -214,17 +196,16 @@ bool same_file(const fs::path& a, const fs::path& b) {
   return resolved(a) == resolved(b);
 }
 
-fs::path keep_old(const fs::path& path) {
-  const fs::path file = behind_links(path);
-  return make_beside(path, [&](const fs::path& name) {
-    if (::link(file.c_str(), name.c_str()) == 0) return true;
-    return errno != EEXIST && write_new(name, read_text(file, kAnySize));
-  });
-}
-
 fs::path copy_old(const fs::path& path) {
   const std::string text = read_text(path, kAnySize);
-  return make_beside(path, [&](const fs::path& name) { return write_new(name, text); });
+  for (int number = 1;; ++number) {
+    const fs::path name = path.string() + (number == 1 ? ".old" : fmt::format(".old{}", number));
+    const Fd file{::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
+    if (file.get() < 0 && errno == EEXIST) continue;
+    if (file.get() < 0) throw cannot_write(name);
+    write_and_sync(file, text, name, name);
+    return name;
+  }
 }
 
 fs::path KeptFile::write(std::string_view text) {
@@ -236,7 +217,7 @@ fs::path KeptFile::write(std::string_view text) {
   if (others && read_text(path, kAnySize) != text) {
     const fs::path temporary = write_temporary(path, text);  // before the old file gets another name: writing may fail
     try {
-      kept = keep_old(path_);
+      kept = copy_old(path_);
     } catch (...) {
       ::unlink(temporary.c_str());
       throw;

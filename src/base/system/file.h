@@ -29,20 +29,17 @@ void require_writable(const std::filesystem::path& path, bool dry = false);
 /// the same name in the same folder.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Gives the file at `path` a second name (a hard link): the first free one of path.old, path.old2, path.old3, ...
-/// Where the file system has no hard links, it makes a copy. Returns the name; throws Exit::machine.
-std::filesystem::path keep_old(const std::filesystem::path& path);
-
-/// The same, but always with a copy: for a file that will be changed in place.
+/// Copies the file at `path` to the first free name of path.old, path.old2, path.old3, ... Returns the name; throws
+/// Exit::machine.
 std::filesystem::path copy_old(const std::filesystem::path& path);
 
-/// A file that one run writes several times. A file that another process wrote there is kept under a second name.
+/// A file that one run writes several times. A file that another process wrote there is kept under another name.
 class KeptFile {
  public:
   explicit KeptFile(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Writes as write_atomic does. If another process has written other text there, that file first gets a second name
-  /// by keep_old. Returns that name, or an empty path.
+  /// Writes as write_atomic does. If another process has written other text there, that is first kept by copy_old.
+  /// Returns its name, or an empty path.
   std::filesystem::path write(std::string_view text);
 
   /// From now on the present file counts as written by this run: for a run whose next text includes its content.
