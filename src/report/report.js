@@ -44,7 +44,7 @@ function makeSortable(tables) {
     });
 }
 
-// The form of packed text is described in packed.h.
+// The form of packed text is described in report.cpp.
 function unpacked(text) {
   const bytes = new TextEncoder().encode(text), out = [];
   const number = (at, digits) => bytes.slice(at, at + digits).reduce((sum, digit) => 60 * sum + digit - 65, 0);

@@ -30,6 +30,19 @@ std::optional<std::pair<std::string, Estimate>> fastest_other(const ReportInput&
   return fastest;
 }
 
+std::optional<Estimate> over_winner(const ReportInput& input, const Entry& entry, const std::string& name) {
+  if (name == kWinner) return entry.skipped.empty() ? std::optional(Estimate{1, 1, 1}) : std::nullopt;
+  if (name == kFastest) {
+    const auto fastest = fastest_other(input, entry);
+    return fastest ? std::optional(fastest->second) : std::nullopt;
+  }
+  if (name != kComputeRoof && name != kMemoryRoof) return speed_up(input, entry, name);
+  const double least = name == kComputeRoof ? entry.flops / input.table->device.peak_flops
+                                            : entry.bytes / input.table->device.peak_bandwidth;
+  if (!entry.skipped.empty() || !std::isfinite(least) || !(least > 0)) return {};
+  return std::optional(least / entry.measurement.time);
+}
+
 // "default: 4096 tokens, zipf:1, 12.3 µs ± 0.1 %, 550 TFLOP/s, 1.02x ± 0.1 % the winner's time".
 std::string point_title(const ReportInput& input, const Entry& entry, const std::string& name, const Estimate& ratio) {
   const Measurement* time = name == kWinner ? &entry.measurement : other_time(input, entry, name);
@@ -102,19 +115,6 @@ std::string beaten_text(const ReportInput& input, const Entry& entry) {
   if (!own || !(own->measurement.time.low > (1 + kContradicted) * best->measurement.time.high)) return "";
   return slower_text(own->measurement.time.value / best->measurement.time.value,
                      "the fastest trial of its search, " + difference(best->candidate, entry.candidate));
-}
-
-std::optional<Estimate> over_winner(const ReportInput& input, const Entry& entry, const std::string& name) {
-  if (name == kWinner) return entry.skipped.empty() ? std::optional(Estimate{1, 1, 1}) : std::nullopt;
-  if (name == kFastest) {
-    const auto fastest = fastest_other(input, entry);
-    return fastest ? std::optional(fastest->second) : std::nullopt;
-  }
-  if (name != kComputeRoof && name != kMemoryRoof) return speed_up(input, entry, name);
-  const double least = name == kComputeRoof ? entry.flops / input.table->device.peak_flops
-                                            : entry.bytes / input.table->device.peak_bandwidth;
-  if (!entry.skipped.empty() || !std::isfinite(least) || !(least > 0)) return {};
-  return std::optional(least / entry.measurement.time);
 }
 
 std::vector<double> ratios_of(const ReportInput& input, const Entries& entries, const std::string& name) {

@@ -112,24 +112,17 @@ std::optional<Estimate> speed_up(const ReportInput& input, const Entry& entry, c
 /// where the intervals leave that open.
 std::string beaten_text(const ReportInput& input, const Entry& entry);
 
-/// The time of the winner, one of other_names(), the fastest of the baselines and peers, or a roof, over the winner's.
-/// A roof is the least time that the device's peak arithmetic or its memory bandwidth allows. Nothing for a cell that
-/// lacks it.
+/// In each cell that has it, the time of the winner, one of other_names(), the fastest of the baselines and peers, or a
+/// roof, over the winner's. A roof is the least time that the device's peak arithmetic or its memory bandwidth allows.
 inline constexpr const char* kFastest = "fastest baseline or peer";
 inline constexpr const char *kComputeRoof = "compute roof", *kMemoryRoof = "memory roof";
-std::optional<Estimate> over_winner(const ReportInput& input, const Entry& entry, const std::string& name);
-
-/// The same of several cells, without those that lack it; and "1.26x (0.98x to 2.1x)", the geometric mean of one value
-/// or more with their range.
 std::vector<double> ratios_of(const ReportInput& input, const Entries& entries, const std::string& name);
+/// "1.26x (0.98x to 2.1x)", the geometric mean of one value or more with their range.
 std::string range_text(const std::vector<double>& ratios);
 
 /// A chart of times over the winner's, over tokens, with a series for each name. Style i is that of names[i].
 Figure ratio_figure(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names,
                     const std::string& caption);
-inline constexpr const char* kRatioHelp =
-    "Charts show times over the winner's: 1 is the winner, 2 takes twice as long. An arrow is beyond the scale. A "
-    "roof is the least time that the device's peak arithmetic or memory bandwidth allows; below 0.5 it is not drawn.";
 
 /// All trials of the journal in a cell, in order; null without any.
 const std::vector<Trial>* recorded_trials(const ReportInput& input, const Cell& cell);

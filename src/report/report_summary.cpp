@@ -165,7 +165,10 @@ ReportPart opening(const ReportInput& input) {
   if (facts.empty()) return part;
   for (const char* roof : {kComputeRoof, kMemoryRoof})
     if (!ratios_of(input, trusted, roof).empty()) names.emplace_back(roof);
-  part.paragraphs.emplace_back(kRatioHelp);
+  part.paragraphs.emplace_back(
+      "Charts show times over the winner's: 1 is the winner, 2 takes twice as long. An arrow is beyond the scale. A "
+      "roof is the least time that the device's peak arithmetic or memory bandwidth allows; below 0.5 it is not "
+      "drawn.");
   part.legend = names;
   part.figures.push_back(
       ratio_figure(input, trusted, names,

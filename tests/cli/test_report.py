@@ -267,7 +267,7 @@ def many_cells(room, count):
 
 
 def unpacked(text):
-    """What report.js makes of a packed section: see src/report/packed.h."""
+    """What report.js makes of a packed section: see src/report/report.cpp."""
     data, out, i = text.encode(), bytearray(), 0
 
     def number(digits):
