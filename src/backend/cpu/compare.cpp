@@ -149,7 +149,12 @@ Verdict judge(const Result& result, std::string_view inputs, const Tally& tally,
   return verdict;
 }
 
-Verdict with_dweights(const Verdict& d, const Verdict& dweights) {
+/// Of D, and of dweights where the product has them: compare(operand, whether that is D).
+template <class Compare>
+Verdict of_all_results(const Product& product, Compare&& compare) {
+  const Verdict d = compare(product.d, true);
+  if (!product.weight_gradient) return d;
+  const Verdict dweights = compare(product.weight_gradient->dweights, false);
   Verdict verdict = d.ok ? dweights : d;
   verdict.elements = d.elements + dweights.elements;
   verdict.mismatches = d.mismatches + dweights.mismatches;
@@ -252,17 +257,16 @@ Tolerance tolerance(const Product& product, const Operand& result, int64_t terms
 }
 
 Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  const Verdict d = compare_exact(product, product.d, set.d, wanted.d, pool);
-  if (!product.weight_gradient) return d;
-  return with_dweights(d,
-                       compare_exact(product, product.weight_gradient->dweights, set.dweights, wanted.dweights, pool));
+  return of_all_results(product, [&](const Operand& operand, bool d) {
+    return compare_exact(product, operand, d ? set.d : set.dweights, d ? wanted.d : wanted.dweights, pool);
+  });
 }
 
 Verdict compare_close(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  const Verdict d = compare_close(product, product.d, set.d, wanted.d, pool, 0);
-  if (!product.weight_gradient) return d;
-  return with_dweights(d, compare_close(product, product.weight_gradient->dweights, set.dweights, wanted.dweights, pool,
-                                        wanted.dweights_rms));
+  return of_all_results(product, [&](const Operand& operand, bool d) {
+    return compare_close(product, operand, d ? set.d : set.dweights, d ? wanted.d : wanted.dweights, pool,
+                         d ? 0 : wanted.dweights_rms);
+  });
 }
 
 std::optional<int64_t> first_difference(const Output& output, std::span<const std::byte> earlier) {

@@ -12,19 +12,21 @@
 
 #include "backend/worker/protocol.h"
 #include "base/error.h"
+#include "base/system/file.h"
 #include "variant/catalog.h"
 
 namespace moetune {
 namespace {
 
-// Ignores Ctrl-C, which reaches the whole process group: the parent decides when a worker ends. Asks the system to end
+// Ignores Ctrl-C, which reaches the whole process group: the parent decides when a worker ends, and a parent that has
+// gone is an error of a write. Asks the system to end
 // the worker when the parent dies, even during a launch. False where the parent has ended already.
 bool follow_parent(int fd) {
   ucred parent{};
   socklen_t size = sizeof parent;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &parent, &size) != 0) return false;
   if (parent.pid == ::getpid()) return true;  // a thread of the parent itself: nothing to set up
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -43,16 +45,6 @@ std::optional<std::string> receive(int fd, std::string& buffer) {
     buffer.append(chunk.data(), static_cast<size_t>(got));
   }
   return line;
-}
-
-bool send(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t sent = ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
-    text.remove_prefix(static_cast<size_t>(sent));
-  }
-  return true;
 }
 
 struct Served {
@@ -116,7 +108,7 @@ int serve_worker(int fd, const BackendFactory& factory, const DeviceLister& list
       answer = answer_of_current_exception();
     }
     answer["id"] = id;
-    if (!send(fd, to_line(answer))) break;
+    if (write_all(fd, to_line(answer)) != 0) break;
     // After a failed launch a CUDA context answers every call with the same error: only a new process helps.
     if (answer.contains("fault") && answer["fault"]["status"] == name(Status::launch_error)) break;
   }

@@ -1,13 +1,10 @@
 // Writing journals, and the JSON of their header. Reading them: read_journal.cpp.
 #include "record/journal/journal.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <limits>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/pretty.h"
@@ -16,29 +13,12 @@ namespace moetune {
 namespace fs = std::filesystem;
 namespace {
 
-// Bytes up to and with the last newline: a line after it was cut off while it was written.
-int64_t whole_lines_bytes(int fd) {
-  int64_t end = ::lseek(fd, 0, SEEK_END);
-  std::vector<char> buffer(size_t{1} << 16);
-  while (end > 0) {
-    const int64_t start = std::max<int64_t>(0, end - static_cast<int64_t>(buffer.size()));
-    const ssize_t got = ::pread(fd, buffer.data(), static_cast<size_t>(end - start), start);
-    if (got != end - start) return -1;
-    for (int64_t i = got; i > 0; --i)
-      if (buffer[static_cast<size_t>(i - 1)] == '\n') return start + i;
-    end = start;
-  }
-  return end;
-}
-
+// A line after the last newline was cut off while it was written.
 void cut_partial_line(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) throw request_error(fmt::format("{}: cannot be continued: {}", path.string(), std::strerror(errno)));
-  const int64_t whole = whole_lines_bytes(fd);
-  const bool cut = whole >= 0 && ::ftruncate(fd, whole) == 0;
-  const int reason = errno;
-  ::close(fd);
-  if (!cut) throw machine_error(fmt::format("{}: cannot be repaired: {}", path.string(), std::strerror(reason)));
+  const size_t whole = read_text(path, std::numeric_limits<int64_t>::max()).rfind('\n') + 1;  // 0 where there is none
+  std::error_code error;
+  fs::resize_file(path, whole, error);
+  if (error) throw machine_error(fmt::format("{}: cannot be repaired: {}", path.string(), error.message()));
 }
 
 }  // namespace

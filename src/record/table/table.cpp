@@ -32,11 +32,7 @@ void drop_choices(TunedTable& table, const Shape& shape) {
   std::erase_if(table.choices, [&](const RobustChoice& choice) { return choice.shape() == shape; });
 }
 
-Entries all_entries(const TunedTable& table) {
-  Entries all;
-  for (const Entry& entry : table.entries) all.push_back(&entry);
-  return all;
-}
+Entries all_entries(const TunedTable& table) { return pointers_to(table.entries); }
 
 std::vector<Entries> by_shape(const TunedTable& table) {
   return grouped_by(all_entries(table), [](const Entry* entry) -> const Shape& { return entry->cell.shape; });
