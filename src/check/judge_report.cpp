@@ -1,13 +1,16 @@
-// What `check` found, for people (Markdown) and for a shell (exit code). For a CI: ci_report.cpp.
+// What `check` found: for people in Markdown, for a shell as an exit code, for continuous integration in JUnit XML, in
+// JSON of github-action-benchmark and in annotations of GitHub Actions.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text/grid.h"
+#include "base/text/text.h"
 #include "base/text/units.h"
 #include "check/judge.h"
 
@@ -55,6 +58,27 @@ std::string worst_text(const std::vector<CellFinding>& findings) {
 }
 
 bool mean_regressed(const CheckResult& result) { return result.mean && result.mean->finding == Finding::regressed; }
+
+// Control characters, which XML 1.0 cannot hold, and bytes that are not UTF-8 are made printable first.
+std::string escaped(const std::string& text) {
+  // Attributes don't preserve white space.
+  return replaced(printable(text), "&<>\"'\n\t", {"&amp;", "&lt;", "&gt;", "&quot;", "&apos;", " ", " "});
+}
+
+// Escapes what would end a workflow command; in its title commas and colons too.
+std::string command_text(const std::string& text, bool title) {
+  std::string safe;
+  for (const char c : text) {
+    const bool ends = c == '%' || c == '\r' || c == '\n' || (title && (c == ':' || c == ','));
+    safe += ends ? fmt::format("%{:02X}", static_cast<unsigned char>(c)) : std::string(1, c);
+  }
+  return safe;
+}
+
+std::string annotation(const std::string& kind, const std::string& title, const std::string& message) {
+  return fmt::format("::{} title={}::{}\n", kind, command_text("moetune check: " + title, true),
+                     command_text(message, false));
+}
 
 }  // namespace
 
@@ -182,6 +206,73 @@ std::string markdown(const CheckResult& result) {
   text += " A slowdown of the size under 'finds' would have been found with a chance of 95 %.\n";
   if (const std::string mean = mean_text(result); !mean.empty()) text += mean + "\n";
   return text + markdown_text(sentence(result)) + "\n" + cut_short(result.fault);
+}
+
+std::string junit_xml(const CheckResult& result, const CheckRun& run) {
+  const std::string open_kind = run.undecided == Undecided::fail ? "error" : "skipped";
+  std::map<std::string, size_t> counts;
+  std::string cases;
+  const auto add = [&](const std::string& name, double seconds, const std::string& kind, const std::string& type,
+                       const std::string& message) {
+    ++counts[kind];
+    cases += fmt::format("  <testcase classname=\"moetune.check\" name=\"{}\" time=\"{:.3f}\"", escaped(name), seconds);
+    if (kind.empty()) {
+      cases += "/>\n";
+      return;
+    }
+    const std::string typed = kind == "skipped" ? "" : fmt::format(" type=\"{}\"", type);
+    cases += fmt::format(">\n    <{} message=\"{}\"{}/>\n  </testcase>\n", kind, escaped(message), typed);
+  };
+  for (const CellFinding& finding : result.findings) {
+    const std::string type(name(finding.finding));
+    add(id(finding.cell), finding.seconds,
+        is_no(finding.finding)                  ? "failure"
+        : finding.finding == Finding::untrusted ? "skipped"
+        : is_open(finding.finding)              ? open_kind
+                                                : "",
+        type, fmt::format("{}: {}", type, finding.reason));
+  }
+  if (result.mean)
+    add("geometric mean", 0, is_no(result.mean->finding) ? "failure" : "", std::string(name(result.mean->finding)),
+        mean_text(result));
+  if (!result.fault.empty()) add("the cells left", 0, "error", "fault", result.fault);
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<testsuite name=\"moetune check\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3f}\" "
+      "timestamp=\"{}\" hostname=\"{}\">\n{}</testsuite>\n",
+      result.findings.size() + (result.mean ? 1 : 0) + (result.fault.empty() ? 0 : 1), counts["failure"],
+      counts["error"], counts["skipped"], run.seconds, escaped(run.timestamp), escaped(run.hostname), cases);
+}
+
+Json benchmark_json(const CheckResult& result, const TunedTable& table) {
+  Json list = Json::array();
+  for (const CellFinding& finding : result.findings) {
+    if (finding.rounds == 0 || finding.finding == Finding::untrusted) continue;
+    const Entry* entry = find_entry(table, finding.cell);
+    list.push_back({{"name", id(finding.cell)},
+                    {"unit", "µs"},
+                    {"value", rounded(finding.now.time.value * 1e6)},
+                    {"range", fmt::format("± {:.3g}", half_width(finding.now.time) * 1e6)},
+                    {"extra", fmt::format("{}: {}\n{}", name(finding.finding), change_text(finding),
+                                          entry ? text(entry->candidate) : "")}});
+  }
+  return list;
+}
+
+std::string annotations(const CheckResult& result) {
+  std::string lines;
+  const auto add = [&](bool (*holds)(Finding), const std::string& kind) {
+    for (const Finding one :
+         {Finding::wrong_result, Finding::failed, Finding::regressed, Finding::inconclusive, Finding::untrusted})
+      for (const CellFinding& finding : result.findings)
+        if (finding.finding == one && holds(one))
+          lines += annotation(kind, std::string(name(one)), id(finding.cell) + ": " + finding.reason);
+  };
+  add(is_no, "error");
+  if (result.mean && is_no(result.mean->finding)) lines += annotation("error", "geometric mean", mean_text(result));
+  if (!result.fault.empty()) lines += annotation("error", "fault", result.fault);
+  add(is_open, "warning");
+  return lines;
 }
 
 }  // namespace moetune

@@ -1,7 +1,6 @@
 // What the rounds of one cell show, by the rules of judge.h: how the winner changed, whether that is significant, what
 // speaks against it, and the words for it. Measures nothing.
 #pragma once
-#include <chrono>
 #include <optional>
 #include <span>
 #include <string>

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/pretty.h"
-#include "check/ci_report.h"
 #include "check/judge.h"
 #include "error_of.h"
 #include "golden.h"

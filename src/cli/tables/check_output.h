@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "check/ci_report.h"
 #include "check/judge.h"
 #include "cli/text/console.h"
 

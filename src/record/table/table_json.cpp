@@ -7,7 +7,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <string_view>
 
 #include "base/json.h"
 #include "record/step.h"
