@@ -108,18 +108,6 @@ TEST(TrialJson, AFailedTrialKeepsItsReasonAndHasNoTime) {
   }
 }
 
-TEST(TrialJson, AWrongResultKeepsItsVerdict) {
-  Trial trial = sample::failed_trial(sample::mma(64), Status::wrong_result, "3 elements differ");
-  trial.verdict = {.ok = false,
-                   .reason = "3 elements differ",
-                   .elements = 100,
-                   .mismatches = 3,
-                   .normalised_error = 0,
-                   .max_ulps = 0};
-  const Json json = to_json(trial);
-  EXPECT_EQ(trial_from_json(JsonAt(json, "t"), built_in()).verdict.mismatches, 3);
-}
-
 TEST(TrialJson, ACpuCandidateThatCompilesNothingHasNoCompileField) {
   Trial trial = sample::trial(candidate_of("cpu", {32, 64, 64, 2}), 50);
   trial.compile = {};

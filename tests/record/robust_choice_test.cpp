@@ -1,8 +1,6 @@
 // Robust choices: which contender is chosen, which token counts are merged, what files and tables say of them.
 #include "record/robust_choice.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 
 #include "base/pretty.h"

@@ -62,17 +62,6 @@ TEST(Protocol, ErrorsCrossWithExitAndHint) {
   }
 }
 
-TEST(Protocol, OutOfMemoryCrossesWithItsSize) {
-  try {
-    result_of(answer_to(OutOfMemory("no room", int64_t{1} << 40)));
-    FAIL();
-  } catch (const OutOfMemory& memory) {
-    EXPECT_EQ(memory.needed_bytes, int64_t{1} << 40);
-    EXPECT_STREQ(memory.what(), "no room");
-  }
-  EXPECT_THROW(result_of(answer_to(std::bad_alloc())), OutOfMemory);
-}
-
 TEST(Protocol, WhatNobodyExpectedIsABug) {
   for (const Json& answer : {answer_to(std::logic_error("an invariant broke")), answer_to(42)}) try {
       result_of(answer);
@@ -121,15 +110,6 @@ TEST(Protocol, RequestsAndOptionsRoundTrip) {
   EXPECT_FALSE(options_back.cache);
   EXPECT_EQ(options_back.compile_threads, 5);
   EXPECT_EQ(options_back.measured, options.measured);
-}
-
-TEST(Protocol, DevicesRoundTrip) {
-  const std::vector<ListedDevice> devices = {{"cpu", fake::FakeBackend().device()}};
-  const Json json = to_json(devices);
-  const std::vector<ListedDevice> back = devices_from_json(JsonAt(json, "devices"));
-  ASSERT_EQ(back.size(), 1U);
-  EXPECT_EQ(back[0].word, "cpu");
-  EXPECT_EQ(back[0].info, devices[0].info);
 }
 
 }  // namespace

@@ -278,15 +278,6 @@ TEST(AppendFile, KnowsWhetherItIsEmptyAndClears) {
   EXPECT_EQ(error_of([&] { device.clear(); }).exit, Exit::yes);
 }
 
-TEST(AppendFile, LocksUntilItCloses) {
-  const TemporaryFolder folder;
-  AppendFile first(folder.path() / "x"), second(folder.path() / "x");
-  first.lock();
-  EXPECT_EQ(error_of([&] { second.lock(); }).exit, Exit::request);
-  first = AppendFile();
-  EXPECT_EQ(error_of([&] { second.lock(); }).exit, Exit::yes);
-}
-
 TEST(AppendFile, RefusesAMissingFolder) {
   EXPECT_EQ(error_of([] { AppendFile("/nonexistent-folder/x"); }).what,
             "/nonexistent-folder/x: cannot be written: No such file or directory");

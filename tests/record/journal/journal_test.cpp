@@ -139,17 +139,6 @@ TEST(ClaimedJournal, NeitherANewOneNorAContinuedOneIsWrittenByTwo) {
   }
 }
 
-TEST(ClaimedJournal, MovesWithItsOwnerAndEndsWithIt) {
-  const Folder folder;
-  {
-    Journal first = create_journal(folder / "j", header());
-    const Journal owner = std::move(first);
-    read_journal(folder / "j", built_in());  // leaves it claimed
-    EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::request);
-  }
-  EXPECT_EQ(error_of([&] { Journal::claim(folder / "j"); }).exit, Exit::yes);
-}
-
 TEST(ClaimedJournal, ClaimingMakesANewOneAndLeavesWhatIsThereAlone) {
   const Folder folder;
   EXPECT_TRUE(Journal::claim(folder / "new").empty());

@@ -46,43 +46,6 @@ TEST(TableJson, DerivedFiguresOfManyTimesAreStable) {
   }
 }
 
-TEST(TableJson, KeepsEverythingThatAnEntryHas) {
-  const TunedTable before = small_table(), after = reread(before);
-  EXPECT_EQ(after.tool, before.tool);
-  EXPECT_EQ(after.device, before.device);
-  EXPECT_EQ(after.environment, before.environment);
-  EXPECT_EQ(after.regime, Regime::burst);
-  ASSERT_EQ(after.entries.size(), 3u);
-  const Entry &a = before.entries[0], &b = after.entries[0];
-  EXPECT_EQ(b.cell, a.cell);
-  EXPECT_EQ(b.m_sizes, a.m_sizes);
-  EXPECT_EQ(b.figures.rows, 32);
-  EXPECT_NEAR(b.figures.cv, a.figures.cv, 1e-5);
-  EXPECT_EQ(b.candidate, a.candidate);
-  EXPECT_NEAR(b.measurement.time.value, a.measurement.time.value, 5e-11);
-  EXPECT_EQ(b.measurement.launches, a.measurement.launches);
-  EXPECT_EQ(b.ties, a.ties);
-  ASSERT_EQ(b.rivals.size(), 2u);
-  EXPECT_EQ(b.rivals[0].candidate, a.rivals[0].candidate);
-  EXPECT_FALSE(b.rivals[1].candidate.variant);
-  EXPECT_NEAR(b.rivals[1].ratio.low, 0.49, 1e-6);
-  EXPECT_EQ(b.verdict.elements, 4096);
-  EXPECT_EQ(b.legal, 100);
-  EXPECT_EQ(b.measured, 90);
-  EXPECT_EQ(b.failed, 2);
-  EXPECT_TRUE(b.complete);
-  EXPECT_FALSE(after.entries[1].complete);
-  EXPECT_EQ(after.entries[2].skipped, "out of memory: it needs 12 GB, 8 GB are free");
-}
-
-TEST(TableJson, RowsPerExpertStayOnOneLine) {
-  const std::string text = pretty_json(
-      to_json(sample::table({sample::entry(sample::cell(sample::qwen_up(), 4096), sample::mma(128), 100)})));
-  const size_t at = text.find("\"m_sizes\": [");
-  const std::string line = text.substr(at, text.find('\n', at) - at);
-  EXPECT_EQ(std::count(line.begin(), line.end(), ','), 128);  // 127 within the array, one behind it
-}
-
 TEST(TableJson, AnUnknownRoofIsNull) {
   TunedTable table = small_table();
   table.device.peak_flops = 0;
