@@ -16,6 +16,14 @@ struct fp8 {  // e4m3: four bits of exponent, three of fraction, no infinity
   unsigned char bits;
 };
 
+struct int8 {
+  signed char bits;
+};
+struct nibbles {  // two elements, the first in the low bits; each is 8 more than its value
+  unsigned char bits;
+};
+
+__forceinline__ float to_float(int8 x) { return x.bits; }
 __forceinline__ float to_float(fp32 x) { return x.value; }
 __forceinline__ float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
 __forceinline__ float to_float(fp16 x) {
@@ -63,6 +71,27 @@ __forceinline__ fp8 round_to<fp8>(float value) {
     return {static_cast<unsigned char>(sign | (__float_as_uint(__uint_as_float(magnitude) + 16384.0f) & 0xfu))};
   const unsigned rounded = magnitude + 0x7ffffu + (magnitude >> 20 & 1u);
   return {static_cast<unsigned char>(sign | (rounded - (120u << 23)) >> 20)};
+}
+
+template <>
+__forceinline__ int8 round_to<int8>(float value) {
+  return {static_cast<signed char>(__float2int_rn(fminf(fmaxf(value, -128.0f), 127.0f)))};
+}
+
+// What random values are multiplied by before they are rounded; see stored_value in src/workload/product.h.
+template <class Element>
+constexpr float spread = 1;
+template <>
+constexpr float spread<int8> = 32;
+template <>
+constexpr float spread<nibbles> = 3;
+
+template <class Element>
+__forceinline__ float element_at(const Element* elements, long long index) {
+  return to_float(elements[index]);
+}
+__forceinline__ float element_at(const nibbles* elements, long long index) {
+  return static_cast<float>(elements[index / 2].bits >> index % 2 * 4 & 15) - 8;
 }
 
 template <class Element>

@@ -4,11 +4,12 @@
 
 namespace moetune {
 
-// values: 0 integer, 1 random, 2 weights, 3 weights rounded up to quarters, 4 scales for integers, 5 scales; the
-// formulas stand at operand_value and scale_value in src/workload.
+// values: 0 integer, 1 random, 2 weights, 3 weights rounded up to quarters, 4 scales for integers, 5 scales, 6 scales of
+// int8; the formulas stand at operand_value, stored_value and scale_value in src/workload.
 __device__ __forceinline__ float weight_or_scale(float weight, int values) {
   if (values == 3) return ceilf(4 * weight) / 4;
   if (values == 4) return weight <= 1.0f / 3 ? 0.5f : weight <= 2.0f / 3 ? 1.0f : 2.0f;
+  if (values == 6) return (weight + 0.5f) / 32;
   return values == 5 ? weight + 0.5f : weight;
 }
 
@@ -21,9 +22,24 @@ __device__ __forceinline__ void fill(Element* out, unsigned long long count, uns
     for (int half = 0; half < 2 && i + half < count; ++half) {
       const unsigned bits = static_cast<unsigned>(half ? h >> 32 : h);
       out[i + half] = round_to<Element>(values == 0   ? integer_value(bits)
-                                        : values == 1 ? random_value(bits)
+                                        : values == 1 ? spread<Element> * random_value(bits)
                                                       : weight_or_scale(weight_value(bits), values));
     }
+  }
+}
+
+// The same of elements that share a byte.
+__device__ __forceinline__ void fill(nibbles* out, unsigned long long count, unsigned long long base, int values) {
+  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
+  for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count / 2;
+       i += step) {
+    const unsigned long long h = splitmix64(base + i);
+    const auto element = [&](unsigned bits) {
+      const float value = values == 0 ? integer_value(bits) : spread<nibbles> * random_value(bits);
+      return __float2int_rn(fminf(fmaxf(value, -8.0f), 7.0f)) + 8;
+    };
+    out[i] = {static_cast<unsigned char>(element(static_cast<unsigned>(h)) |
+                                         element(static_cast<unsigned>(h >> 32)) << 4)};
   }
 }
 
@@ -46,17 +62,20 @@ __device__ __forceinline__ void place_scales(float* out, const float* scales, co
   }
 }
 
-// Rows in[from[i]], or in[first + i] without `from`, times their scales. A scale covers row_block rows and column_block
-// columns.
+// Rows in[from[i]], or in[first + i] without `from`, less their zero points, times their scales, where there are any. A
+// scale covers row_block rows and column_block columns.
 template <class Element>
 __device__ __forceinline__ void dequantise(float* out, const Element* in, const int* from, const float* scales,
-                                           long long first, long long rows, long long width, long long row_block,
+                                           const Element* zeros, long long first, long long rows, long long width, long long row_block,
                                            long long column_block, long long row_stride, long long column_stride) {
   for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
     const long long source = from ? from[row] : first + row;
-    for (long long j = threadIdx.x; j < width; j += blockDim.x)
-      out[row * width + j] =
-          to_float(in[source * width + j]) * scales[source / row_block * row_stride + j / column_block * column_stride];
+    for (long long j = threadIdx.x; j < width; j += blockDim.x) {
+      float value = element_at(in, source * width + j);
+      if (zeros) value -= element_at(zeros, source / 2 * 2 * row_stride + j / column_block * 2 + source % 2);
+      if (scales) value *= scales[source / row_block * row_stride + j / column_block * column_stride];
+      out[row * width + j] = value;
+    }
   }
 }
 

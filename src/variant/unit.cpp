@@ -93,7 +93,8 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
   if (std::find(ops.begin(), ops.end(), shape.op) == ops.end())
     return fmt::format("{} does not support {}", variant, name(shape.op));
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
-    return fmt::format("{} does not support {}", variant, name(shape.layer.dtype));
+    return fmt::format("{} does not support {}{}", variant, name(shape.layer.dtype),
+                       is_quantised(shape.layer.dtype) ? ": packs of other programs' kernels may" : "");
   return std::nullopt;
 }
 

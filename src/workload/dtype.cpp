@@ -1,6 +1,7 @@
 // Names, sizes and roundings of number formats.
 #include "workload/dtype.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -13,15 +14,14 @@ namespace {
 struct Format {
   Dtype dtype;
   std::string_view name;
-  int64_t size_bytes;
+  int64_t bits;
   int significand_bits;
 };
 
 constexpr Format kFormats[] = {
-    {Dtype::bf16, "bf16", 2, 8},
-    {Dtype::fp16, "fp16", 2, 11},
-    {Dtype::fp32, "fp32", 4, 24},
-    {Dtype::fp8, "fp8", 1, 4},
+    {Dtype::bf16, "bf16", 16, 8}, {Dtype::fp16, "fp16", 16, 11}, {Dtype::fp32, "fp32", 32, 24},
+    {Dtype::fp8, "fp8", 8, 4},    {Dtype::int8, "int8", 8, 8},   {Dtype::int8_w8a8, "int8-w8a8", 8, 8},
+    {Dtype::int4, "int4", 4, 4},  {Dtype::uint4, "uint4", 4, 4},
 };
 
 const Format& format_of(Dtype dtype) { return kFormats[static_cast<size_t>(dtype)]; }
@@ -43,22 +43,45 @@ Dtype parse_dtype(std::string_view text) { return static_cast<Dtype>(place_of_wo
 
 std::vector<std::string> dtype_names() { return mapped<std::string>(kFormats, &Format::name); }
 
-int64_t size_bytes(Dtype dtype) { return format_of(dtype).size_bytes; }
+int64_t bits(Dtype dtype) { return format_of(dtype).bits; }
+
+int64_t size_bytes(Dtype dtype) { return bits(dtype) / 8; }
+
+bool is_quantised(Dtype dtype) { return bits(dtype) <= 8; }
+
+bool is_weights_only(Dtype dtype) { return dtype == Dtype::int8 || bits(dtype) == 4; }
 
 int significand_bits(Dtype dtype) { return format_of(dtype).significand_bits; }
 
 std::string_view name(ScaleKind kind) {
-  constexpr std::string_view kNames[] = {"none", "tensor", "channel", "block"};
+  constexpr std::string_view kNames[] = {"none", "tensor", "channel", "block", "group32", "group64", "group128"};
   return kNames[static_cast<size_t>(kind)];
 }
 
 ScaleKind parse_scales(std::string_view text) {
-  for (const ScaleKind kind : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor})
+  for (const ScaleKind kind : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor, ScaleKind::group32,
+                               ScaleKind::group64, ScaleKind::group128})
     if (name(kind) == text) return kind;
   throw unknown_word("kind of scales", text, scale_names());
 }
 
-std::vector<std::string> scale_names() { return {"block", "channel", "tensor"}; }
+std::vector<std::string> scale_names() { return {"block", "channel", "tensor", "group32", "group64", "group128"}; }
+
+bool may_have(Dtype dtype, ScaleKind scales) {
+  if (!is_quantised(dtype) || scales == ScaleKind::none) return !is_quantised(dtype) && scales == ScaleKind::none;
+  if (dtype == Dtype::fp8 || bits(dtype) == 4) return (group_columns(scales) > 0) == (bits(dtype) == 4);
+  return scales == ScaleKind::channel;
+}
+
+ScaleKind usual_scales(Dtype dtype) {
+  for (const ScaleKind kind : {ScaleKind::none, ScaleKind::block, ScaleKind::channel})
+    if (may_have(dtype, kind)) return kind;
+  return ScaleKind::group128;
+}
+
+int64_t group_columns(ScaleKind kind) {
+  return kind == ScaleKind::group32 ? 32 : kind == ScaleKind::group64 ? 64 : kind == ScaleKind::group128 ? 128 : 0;
+}
 
 uint16_t to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -118,6 +141,8 @@ float round_to(Dtype dtype, float value) {
   if (dtype == Dtype::bf16) return from_bf16(to_bf16(value));
   if (dtype == Dtype::fp16) return from_fp16(to_fp16(value));
   if (dtype == Dtype::fp8) return from_fp8(to_fp8(value));
+  if (dtype == Dtype::int8) return std::clamp(std::nearbyint(value), -128.0f, 127.0f);
+  if (bits(dtype) == 4) return std::clamp(std::nearbyint(value), -8.0f, 7.0f);
   return value;
 }
 

@@ -253,12 +253,42 @@ std::vector<Model> named(const std::vector<std::pair<Model, std::string>>& kinds
   return models;
 }
 
+void take(Model& model, Dtype dtype, ScaleKind scales) { model.dtype = dtype, model.scales = scales; }
+
 // Scales of blocks, where these are of 128 x 128; the format in words where not.
 void read_blocks(const JsonAt& sizes, Model& model) {
   if (sizes.value() == Json{128, 128})
-    model.fp8_scales = ScaleKind::block;
+    take(model, Dtype::fp8, ScaleKind::block);
   else
     model.other_format = fmt::format("fp8 with scales of blocks of {}", sizes.value().dump());
+}
+
+// The value of the first of these fields; null without.
+Json value_of(const JsonAt& json, const Names& names) {
+  const auto found = first_field({json}, names);
+  return found ? found->at.value() : Json();
+}
+
+// Weights of integers in groups along k, beside 16-bit activations.
+void read_groups(const Json& width, const Json& group, bool zero_points, Model& model) {
+  for (const ScaleKind kind : {ScaleKind::group32, ScaleKind::group64, ScaleKind::group128})
+    if (width == 4 && group == group_columns(kind)) return take(model, zero_points ? Dtype::uint4 : Dtype::int4, kind);
+  model.other_format = fmt::format("int{} in groups of {}", width.dump(), group.dump());
+}
+
+// compressed-tensors: integers. Activations are int8 with a scale a token, or of 16 bits.
+void read_integers(const JsonAt& weights, const JsonAt& group, Model& model) {
+  const Json width = value_of(weights, {"num_bits"}), activations = value_of(group, {"input_activations"});
+  const std::string strategy = text_of(weights, "strategy");
+  const bool zero_points = value_of(weights, {"symmetric"}) == false;
+  if (strategy == "group" && activations.is_null())
+    return read_groups(width, value_of(weights, {"group_size"}), zero_points, model);
+  const bool of_tokens = activations.is_object() && activations.value("num_bits", 0) == 8 &&
+                         activations.value("strategy", "") == "token" && activations.value("type", "int") == "int";
+  if (width == 8 && strategy == "channel" && !zero_points && (activations.is_null() || of_tokens))
+    return take(model, of_tokens ? Dtype::int8_w8a8 : Dtype::int8, ScaleKind::channel);
+  model.other_format = fmt::format("int{} with scales of {}{}", width.dump(), strategy,
+                                   activations.is_null() ? "" : " beside quantised activations");
 }
 
 // compressed-tensors: the first group, which is that of the linear layers.
@@ -266,14 +296,16 @@ void read_group(const JsonAt& group, Model& model) {
   const JsonAt weights = group["weights"];
   const std::string type = text_of(weights, "type"), strategy = text_of(weights, "strategy");
   const std::optional<JsonAt> bits = field(weights, "num_bits");
-  if (type != "float" || !bits || bits->value() != 8)
+  if (type == "int" && bits)
+    read_integers(weights, group, model);
+  else if (type != "float" || !bits || bits->value() != 8)
     model.other_format = fmt::format("{}{}", type, bits ? bits->value().dump() : "");
   else if (group.value().contains("input_activations") && !group.has("input_activations"))
     model.other_format = "fp8 weights beside 16-bit activations";
   else if (strategy == "block" && weights.has("block_structure"))
     read_blocks(weights["block_structure"], model);
   else if (strategy == "channel" || strategy == "tensor")
-    model.fp8_scales = parse_scales(strategy);
+    take(model, Dtype::fp8, parse_scales(strategy));
   else
     model.other_format = "fp8 with scales of " + strategy;
 }
@@ -292,7 +324,15 @@ void read_format(const JsonAt& quantisation, Model& model) {
   else if (method == "fp8" && has_blocks)
     read_blocks(*blocks, model);
   else if (method == "fp8" || algorithm == "FP8")
-    model.fp8_scales = ScaleKind::tensor;
+    take(model, Dtype::fp8, ScaleKind::tensor);
+  else if (method == "w8a8_int8")
+    take(model, Dtype::int8_w8a8, ScaleKind::channel);
+  else if (method == "gptq" && quantisation.has("group_size") && value_of(quantisation, {"desc_act"}) != true)
+    read_groups(value_of(quantisation, {"bits"}), quantisation["group_size"].value(),
+                value_of(quantisation, {"sym"}) == false, model);
+  else if (method == "awq" && first_field({quantisation}, {"group_size", "q_group_size"}))
+    read_groups(value_of(quantisation, {"bits", "w_bit"}), value_of(quantisation, {"group_size", "q_group_size"}),
+                value_of(quantisation, {"zero_point"}) != false, model);
   else
     model.other_format = !method.empty() ? method : "an unknown format";
 }
@@ -322,7 +362,7 @@ std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string
     model.other_format = experts;
   else
     for (const JsonAt& part : {scopes.back(), config})
-      if (!model.fp8_scales && model.other_format.empty() && part.has("quantization_config"))
+      if (!model.scales && model.other_format.empty() && part.has("quantization_config"))
         read_format(part["quantization_config"], model);
   for (const Wanted& wanted : kWanted)
     for (const JsonAt& scope : scopes)

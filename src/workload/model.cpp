@@ -64,7 +64,7 @@ std::vector<Model> read_config(const fs::path& path, const Model& given) {
   std::vector<Model> models = models_from_hf_config(root, name_of_config(path), given);
   const fs::path beside = path.parent_path() / "hf_quant_config.json";  // of ModelOpt
   std::error_code ignored;
-  if (!models[0].fp8_scales && models[0].other_format.empty() && fs::exists(beside, ignored)) {
+  if (!models[0].scales && models[0].other_format.empty() && fs::exists(beside, ignored)) {
     const Json format = read_json(beside, Dialect::python);
     for (Model& model : models) read_format(JsonAt(format, beside.string())["quantization"], model);
   }
@@ -139,7 +139,7 @@ Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t
           .dtype = dtype,
           .tp = tp,
           .ep = ep,
-          .scales = dtype == Dtype::fp8 ? ScaleKind::block : ScaleKind::none,
+          .scales = usual_scales(dtype),
           .zero_experts = model.zero_experts,
           .gate = {model.gated}};
 }

@@ -22,8 +22,9 @@ struct Model {
   int64_t intermediate = 0;  // width of an expert, unsharded
   bool gated = true;         // up has n = 2 * intermediate
   int64_t zero_experts = 0;  // beside the experts: a router picks them too, and they compute nothing
-  // How a checkpoint stores the experts: in fp8 with these scales, or in a format that is not covered, in words.
-  std::optional<ScaleKind> fp8_scales = {};
+  // How a checkpoint stores the experts: quantised, with these scales, or in a format that is not covered, in words.
+  Dtype dtype = Dtype::bf16;
+  std::optional<ScaleKind> scales = {};
   std::string other_format = {};
   std::vector<std::string> notes = {};  // sentences on what a config.json left open and how it was read
   bool operator==(const Model&) const = default;

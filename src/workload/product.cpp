@@ -14,10 +14,15 @@ int64_t ceil_divide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 int64_t slots_of(const Problem& problem) { return problem.routing.tokens * problem.routing.top_k; }
 
-/// fp8 elements, whose scales of blocks cover `rows` rows.
-OperandType scaled_type(ScaleKind kind, int64_t rows) {
-  OperandType type = plain_type(Dtype::fp8);
-  type.scales = kind == ScaleKind::block ? block_scales(rows, 128) : Scales{.kind = kind};
+/// Of X or W of a layer.
+OperandType multiplied_type(const Layer& layer, bool weights) {
+  if (!is_quantised(layer.dtype)) return plain_type(layer.dtype);
+  if (is_weights_only(layer.dtype) && !weights) return plain_type(layer.out_dtype);
+  OperandType type = plain_type(layer.dtype == Dtype::int8_w8a8 ? Dtype::int8 : layer.dtype);
+  if (is_weights_only(layer.dtype)) type.stage = layer.out_dtype;
+  type.scales = layer.scales == ScaleKind::block ? block_scales(weights ? 128 : 1, 128) : Scales{.kind = layer.scales};
+  if (const int64_t group = group_columns(layer.scales); group > 0)
+    type.scales = {.kind = ScaleKind::block, .rows = 1, .columns = group, .dtype = layer.out_dtype};
   return type;
 }
 
@@ -27,12 +32,10 @@ Operand operand(const Problem& problem, LayerMatrix matrix, Axis row_axis, Axis 
                 RowOrder order = RowOrder::in_place) {
   const Layer& layer = problem.shape.layer;
   const bool weights = matrix == LayerMatrix::w || matrix == LayerMatrix::dw;
-  const bool multiplied = matrix == LayerMatrix::x || matrix == LayerMatrix::w;  // of an fp8 layer
+  const bool multiplied = matrix == LayerMatrix::x || matrix == LayerMatrix::w;  // of a quantised layer
   const bool of_y = matrix == LayerMatrix::y || matrix == LayerMatrix::dy;
   return {.matrix = matrix,
-          .type = layer.dtype != Dtype::fp8 ? plain_type(layer.dtype)
-                  : multiplied              ? scaled_type(layer.scales, weights ? 128 : 1)
-                                            : plain_type(layer.out_dtype),
+          .type = multiplied ? multiplied_type(layer, weights) : plain_type(result_dtype(layer)),
           .rows = weights                       ? layer.local_experts() * layer.n
                   : order == RowOrder::in_place ? problem.rows()
                   : order == RowOrder::by_slot  ? slots_of(problem)
@@ -251,7 +254,39 @@ bool has_exact_weights(const Product& product, Values values) {
   return product.weighting == Weighting::a && values == Values::integer;
 }
 
-int64_t row_bytes(const Operand& operand) { return operand.columns * size_bytes(operand.type.dtype); }
+namespace {
+float stored_with(uint64_t seed, const Operand& operand, Values values, int64_t index) {
+  const Dtype dtype = operand.type.dtype;
+  const float spread = values == Values::integer ? 1.0f : dtype == Dtype::int8 ? 32.0f : bits(dtype) == 4 ? 3.0f : 1.0f;
+  return round_to(dtype, spread * operand_value(values, seed, stream_of(operand.matrix), static_cast<uint64_t>(index)));
+}
+}  // namespace
+
+float stored_value(const Product& product, const Operand& operand, Values values, int64_t index) {
+  return stored_with(product.seed, operand, values, index);
+}
+
+int64_t row_bytes(const Operand& operand) { return operand.columns * bits(operand.type.dtype) / 8; }
+
+int64_t zero_index(const Product& product, const Operand& operand, int64_t expert, int64_t row, int64_t column) {
+  const ScaleStrides strides = scale_strides(product, operand);
+  const int64_t even = expert * strides.expert + row / 2 * 2 * strides.row;  // of both rows
+  return even + column / operand.type.scales.columns * 2 + row % 2;
+}
+
+double entering_value(const Product& product, const Operand& operand, Values values, int64_t expert, int64_t row,
+                      int64_t column) {
+  const int64_t at = memory_row(product, operand, expert, row) * operand.columns + column;
+  double value = static_cast<double>(stored_value(product, operand, values, at));
+  if (has_zero_points(operand))
+    value -= static_cast<double>(stored_with(scale_seed(product.seed, operand), operand, values,
+                                             zero_index(product, operand, expert, row, column)));
+  if (!has_scales(operand.type)) return value;
+  value *=
+      static_cast<double>(scale_value(product, operand, values, scale_index(product, operand, expert, row, column)));
+  return scales_stage(operand.type) ? static_cast<double>(round_to(operand.type.stage, static_cast<float>(value)))
+                                    : value;
+}
 
 int64_t scale_count(const Product& product, const Operand& operand) {
   if (!has_scales(operand.type)) return 0;
@@ -286,7 +321,8 @@ uint64_t scale_seed(uint64_t seed, const Operand& operand) {
 float scale_value(const Product& product, const Operand& operand, Values values, int64_t index) {
   const float uniform = operand_value(values, scale_seed(product.seed, operand), kStreamWeights,
                                       static_cast<uint64_t>(index));  // in (0, 1]
-  if (values == Values::random) return uniform + 0.5f;
+  if (values == Values::random)
+    return round_to(operand.type.scales.dtype, (uniform + 0.5f) / (operand.type.dtype == Dtype::int8 ? 32 : 1));
   return uniform <= 1.0f / 3 ? 0.5f : uniform <= 2.0f / 3 ? 1.0f : 2.0f;
 }
 
@@ -316,7 +352,8 @@ double bytes(const Product& product) {
   for (const Operand* operand : operands) {
     const double times = product.accumulates && operand == &product.d ? 2 : 1;
     sum += times * static_cast<double>(touched_rows(product, *operand)) * static_cast<double>(row_bytes(*operand));
-    sum += 4.0 * static_cast<double>(scale_count(product, *operand));
+    sum += static_cast<double>(scale_count(product, *operand)) *
+           (static_cast<double>(size_bytes(operand->type.scales.dtype)) + (has_zero_points(*operand) ? 0.5 : 0));
     permuted = permuted || operand->order != RowOrder::in_place;
   }
   const int64_t a_row = (permuted ? 1 : 0) + (product.weighting != Weighting::none ? 1 : 0);

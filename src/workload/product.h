@@ -21,11 +21,13 @@ enum class Axis { m, n, k };
 
 std::string_view name(RowOrder order);  // as the enumerator
 
-/// Scales of an operand, in fp32: the value of an element is element * scale. Blocks of an operand with one matrix an
-/// expert restart with each expert; those of a ragged one are counted over its rows in memory. D has none.
+/// Scales of an operand: the value of an element is element * scale. Blocks of an operand with one matrix an expert
+/// restart with each expert; those of a ragged one are counted over its rows in memory. Groups along k are blocks of
+/// one row: they scale W before it is rounded to the stage's dtype, other scales multiply sums. D has none.
 struct Scales {
   ScaleKind kind = ScaleKind::none;
   int64_t rows = 0, columns = 0;  // of a block
+  Dtype dtype = Dtype::fp32;
   bool operator==(const Scales&) const = default;
 };
 inline Scales block_scales(int64_t rows, int64_t columns) { return {ScaleKind::block, rows, columns}; }
@@ -145,6 +147,9 @@ Place place_of(const Product& product, const Operand& operand, int64_t row);
 
 /// The values that fill an input: X, W or dY; or dW before a launch that accumulates, where no W is read.
 ValueStream stream_of(LayerMatrix matrix);
+/// Element `index` of an input in memory, by itself. Random values of integers are spread over their range: times 32 in
+/// int8, whose scales are 1/32 of others, and times 3 in 4 bits.
+float stored_value(const Product& product, const Operand& operand, Values values, int64_t index);
 /// Top-k weight of a flat slot: operand_value's, rounded up to quarters where has_exact_weights.
 float topk_weight(const Product& product, Values values, int64_t slot);
 /// True for integer inputs whose operand is weighted: weights of few bits let their sums stay exact in fp32.
@@ -179,6 +184,17 @@ struct ScaleStrides {
   int64_t expert = 0, row = 0, column = 0;
 };
 ScaleStrides scale_strides(const Product& product, const Operand& operand);
+/// Zero points of uint4 lie as scales do, but those of two rows share a byte, that of the even row in its low bits:
+/// [experts, rows / 2, blocks of columns]. Their values, less 8, are of the same stream as W's.
+int64_t zero_index(const Product& product, const Operand& operand, int64_t expert, int64_t row, int64_t column);
+inline bool has_zero_points(const Operand& operand) { return operand.type.dtype == Dtype::uint4; }
+/// Whether scales make elements of the stage.
+inline bool scales_stage(const OperandType& type) {
+  return type.stage != type.dtype && type.scales.kind == ScaleKind::block;
+}
+/// An element of an input as it enters the product, but for top-k weights.
+double entering_value(const Product& product, const Operand& operand, Values values, int64_t expert, int64_t row,
+                      int64_t column);
 /// The seed of an operand's scales.
 uint64_t scale_seed(uint64_t seed, const Operand& operand);
 /// Scale `index` of an input: 1/2, 1 or 2 for integer inputs, else in (0.5, 1.5).

@@ -25,21 +25,38 @@ void require_divides(std::string_view part, int64_t parts, std::string_view what
 
 void require_format(const Shape& shape) {
   const Layer& layer = shape.layer;
-  if (layer.dtype != Dtype::fp8) {
+  const ScaleKind scales = layer.scales;
+  const int64_t group = group_columns(scales);
+  if (!is_quantised(layer.dtype)) {
     if (layer.scales != ScaleKind::none || layer.out_dtype != Dtype::bf16 || layer.fast_sums)
       throw request_error(fmt::format("{} has no scales, no other Y and no fast sums", name(layer.dtype)),
-                          "these belong to fp8");
+                          "these belong to fp8, and to int8 and 4 bits without fast sums");
     return;
   }
   if (shape.op != Op::fwd)
-    throw request_error(fmt::format("fp8 has no {}", name(shape.op)),
-                        "tensor cores multiply fp8 only where k is contiguous in both operands: that is fwd");
-  if (layer.scales == ScaleKind::none) throw request_error("fp8 needs scales", "use block, channel or tensor");
+    throw request_error(fmt::format("{} has no {}", name(layer.dtype), name(shape.op)),
+                        layer.dtype == Dtype::fp8
+                            ? "tensor cores multiply fp8 only where k is contiguous in both operands: that is fwd"
+                            : "it belongs to fwd");
+  if (!may_have(layer.dtype, scales))
+    throw request_error(scales == ScaleKind::none
+                            ? fmt::format("{} needs scales", name(layer.dtype))
+                            : fmt::format("{} has no scales of {}", name(layer.dtype), name(scales)),
+                        layer.dtype == Dtype::fp8 ? "use block, channel or tensor"
+                        : bits(layer.dtype) == 4  ? "use group32, group64 or group128"
+                                                  : "use channel");
+  if (layer.fast_sums && layer.dtype != Dtype::fp8)
+    throw request_error(fmt::format("{} has no fast sums", name(layer.dtype)), "these belong to fp8");
+  if (group > 0 && layer.k % group != 0)
+    throw request_error(fmt::format("k {} is not a multiple of {}, the group of a scale", layer.k, group));
+  if (layer.dtype == Dtype::uint4 && layer.n % 2 != 0)
+    throw request_error(fmt::format("n {} is odd, and the zero points of two rows of W share a byte", layer.n));
   if (layer.fast_sums && layer.scales == ScaleKind::block)
     throw request_error("fp8 with scales of blocks has no fast sums",
                         "a block ends every 128 of k; use scales of channels or tensors");
   if (layer.out_dtype != Dtype::bf16 && layer.out_dtype != Dtype::fp16)
-    throw request_error(fmt::format("Y of fp8 cannot be {}", name(layer.out_dtype)), "use bf16 or fp16");
+    throw request_error(fmt::format("Y of {} cannot be {}", name(layer.dtype), name(layer.out_dtype)),
+                        "use bf16 or fp16");
 }
 
 }  // namespace
@@ -98,12 +115,13 @@ void require_valid(const Shape& shape) {
 }
 
 std::string format_word(const Layer& layer) {
-  if (layer.dtype != Dtype::fp8) return std::string(name(layer.dtype));
-  return fmt::format("fp8-{}{}{}", name(layer.scales), layer.out_dtype == Dtype::bf16 ? "" : "-fp16",
-                     layer.fast_sums ? "-fast" : "");
+  const bool of_channels = layer.dtype == Dtype::int8 || layer.dtype == Dtype::int8_w8a8;  // which have no others
+  if (!is_quantised(layer.dtype)) return std::string(name(layer.dtype));
+  return fmt::format("{}{}{}{}", name(layer.dtype), of_channels ? "" : fmt::format("-{}", name(layer.scales)),
+                     layer.out_dtype == Dtype::bf16 ? "" : "-fp16", layer.fast_sums ? "-fast" : "");
 }
 
-Dtype result_dtype(const Layer& layer) { return layer.dtype == Dtype::fp8 ? layer.out_dtype : layer.dtype; }
+Dtype result_dtype(const Layer& layer) { return is_quantised(layer.dtype) ? layer.out_dtype : layer.dtype; }
 
 std::string text(const Fusion& fusion) {
   std::string words;
@@ -132,7 +150,7 @@ Json to_json(const Shape& shape) {
                {"tp", layer.tp},       {"ep", layer.ep}};
   if (layer.zero_experts > 0) json["zero_experts"] = layer.zero_experts;
   if (layer.gate.gated) json["gated"] = *layer.gate.gated;
-  if (layer.dtype == Dtype::fp8) {
+  if (is_quantised(layer.dtype)) {
     json["scales"] = name(layer.scales);
     json["out_dtype"] = name(layer.out_dtype);
     json["fast_sums"] = layer.fast_sums;
@@ -154,7 +172,7 @@ Shape shape_from_json(const JsonAt& json) {
                  .dtype = word_at(json["dtype"], parse_dtype),
                  .tp = json["tp"].integer(),
                  .ep = json["ep"].integer()};
-  if (shape.layer.dtype == Dtype::fp8) {
+  if (is_quantised(shape.layer.dtype)) {
     shape.layer.scales = word_at(json["scales"], parse_scales);
     shape.layer.out_dtype = word_at(json["out_dtype"], parse_dtype);
     shape.layer.fast_sums = json["fast_sums"].boolean();

@@ -34,14 +34,15 @@ struct Layer {
   int64_t top_k = 0;
   int64_t n = 0;  // after tensor parallelism
   int64_t k = 0;
-  Dtype dtype = Dtype::bf16;  // of X and W; of results too, unless it is fp8
+  Dtype dtype = Dtype::bf16;  // of X and W, or of W alone (is_weights_only); of results too, unless it is quantised
   int64_t tp = 1;
   int64_t ep = 1;  // rank 0 is the one measured: experts [0, experts / ep)
-  // Of fp8. Scales are fp32: of blocks 1x128 of X and 128x128 of W, a row of X and of W, or all of X and of an expert's
-  // W. Sums are promoted to fp32 every 128 of k, unless they are fast: those stay in the tensor core's registers.
+  // Of quantised operands. Scales are fp32: of blocks 1x128 of X and 128x128 of W, a row of X and of W, or all of X and
+  // of an expert's W; those of groups along k are of out_dtype. Sums of fp8 are promoted to fp32 every 128 of k, unless
+  // they are fast: those stay in the tensor core's registers.
   ScaleKind scales = ScaleKind::none;
-  Dtype out_dtype = Dtype::bf16;  // of Y: bf16 or fp16
-  bool fast_sums = false;         // only without scales of blocks
+  Dtype out_dtype = Dtype::bf16;  // of Y, and of X where W alone is quantised: bf16 or fp16
+  bool fast_sums = false;         // only of fp8 without scales of blocks
   int64_t zero_experts = 0;       // numbered after `experts`: a router picks among both, no rank has rows of these
   Gate gate = {};
 
@@ -98,7 +99,8 @@ inline constexpr FusionPart kFusionParts[] = {
     {"sum_slots", &Fusion::sum_slots, Op::dx},   {"weight_gradient", &Fusion::weight_gradient, Op::dx},
 };
 
-/// Types of operands and result in a word: "bf16", "fp8-block", "fp8-channel-fp16-fast".
+/// Types of operands and result in a word: "bf16", "fp8-block", "fp8-channel-fp16-fast", "int8-w8a8",
+/// "uint4-group128-fp16".
 std::string format_word(const Layer& layer);
 Dtype result_dtype(const Layer& layer);
 
@@ -119,8 +121,9 @@ inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
 /// experts not divisible by ep, permute_y with permute_x or by_slot, topk_weights without either (for every op),
 /// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x,
-/// weight_gradient without dx and topk_weights, fp8 with another op than fwd, without scales, with fast sums of blocks
-/// or with another Y than bf16 and fp16, scales of other dtypes, experts over kMaxExperts, n or k over kMaxSide, E*n*k
+/// weight_gradient without dx and topk_weights, quantised dtypes with another op than fwd, other scales than theirs or
+/// another Y than bf16 and fp16, fast sums of others than fp8 or of blocks, scales of other dtypes, groups that don't
+/// divide k, zero points with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k
 /// over 2^46, a model name that is empty, contains '/' or is not printable.
 void require_valid(const Shape& shape);
 

@@ -1,4 +1,5 @@
 // Hugging Face configs: every field name, every place, every trap.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -340,8 +341,7 @@ TEST(HfConfig, ReadsTheFormatOfTheExperts) {
        ScaleKind::block, ""},
       {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights":
           {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}}}})",
-       {},
-       "int4"},
+       ScaleKind::group32, ""},
       {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"fp8": {"weights":
           {"num_bits": 8, "type": "float", "strategy": "channel"}, "input_activations": null}}})",
        {},
@@ -357,12 +357,34 @@ TEST(HfConfig, ReadsTheFormatOfTheExperts) {
        "fp4"}};
   for (const auto& [text, fp8, other] : cases) {
     const Model model = with_format(text);
-    EXPECT_EQ(model.fp8_scales, fp8) << text;
+    EXPECT_EQ(model.scales, fp8) << text;
     EXPECT_EQ(model.other_format, other) << text;
+  }
+  const std::pair<const char*, const char*> integers[] = {
+      {R"("quant_method": "gptq", "bits": 4, "group_size": 128, "sym": true, "desc_act": false)", "int4 group128"},
+      {R"("quant_method": "gptq", "bits": 4, "group_size": 64, "sym": false)", "uint4 group64"},
+      {R"("quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": true)", "gptq"},
+      {R"("quant_method": "gptq", "bits": 8, "group_size": 128)", "int8 in groups of 128"},
+      {R"("quant_method": "gptq", "bits": 4, "group_size": -1)", "int4 in groups of -1"},
+      {R"("quant_method": "awq", "w_bit": 4, "q_group_size": 128, "zero_point": true)", "uint4 group128"},
+      {R"("quant_method": "w8a8_int8")", "int8-w8a8 channel"},
+      {R"("config_groups": {"a": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true},
+          "input_activations": {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": true}}})",
+       "int8-w8a8 channel"},
+      {R"("config_groups": {"a": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true},
+          "input_activations": null}})",
+       "int8 channel"},
+      {R"("config_groups": {"a": {"weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
+          "input_activations": {"num_bits": 8, "type": "float", "strategy": "token"}}})",
+       "int4 with scales of group beside quantised activations"}};
+  for (const auto& [text, format] : integers) {
+    const Model model = with_format(R"("quantization_config": {)" + std::string(text) + "}");
+    EXPECT_EQ(model.scales ? fmt::format("{} {}", name(model.dtype), name(*model.scales)) : model.other_format, format)
+        << text;
   }
   const Model inside = read(R"({"text_config": {"num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512,
     "moe_intermediate_size": 256, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}})");
-  EXPECT_EQ(inside.fp8_scales, ScaleKind::block);
+  EXPECT_EQ(inside.scales, ScaleKind::block);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 namespace moetune {
 namespace {
@@ -328,6 +329,39 @@ TEST(Fp8, ScalesLieByTheirStrides) {
     EXPECT_GE(bytes(p), of_w);
     EXPECT_LT(bytes(p),
               of_w + of_x + 18 * 200 * 2 + 4.0 * static_cast<double>(scale_count(p, p.a) + scale_count(p, p.b) + 60));
+  }
+}
+
+// W of 4 bits: rounded to X's dtype with its scale and zero point, each of which lies once.
+TEST(Groups, ScaleWAndShiftItByZeroPoints) {
+  for (const Dtype dtype : {Dtype::int4, Dtype::uint4}) {
+    Cell cell;
+    cell.shape.layer = {
+        .model = "custom", .experts = 3, .top_k = 2, .n = 6, .k = 128, .dtype = dtype, .scales = ScaleKind::group32};
+    cell.tokens = 9;
+    cell.routing = parse_routing("uniform");
+    const Product p = product_of(make_problem(cell));
+    EXPECT_EQ(p.a.type, plain_type(Dtype::bf16));
+    EXPECT_EQ(row_bytes(p.b), 64);
+    EXPECT_EQ(scale_count(p, p.b), 3 * 6 * 4);
+    std::set<int64_t> places;
+    double most = 0;
+    for (int64_t expert = 0; expert < 3; ++expert)
+      for (int64_t row = 0; row < 6; ++row)
+        for (int64_t column = 0; column < 128; ++column) {
+          const int64_t zero = zero_index(p, p.b, expert, row, column);
+          places.insert(zero);
+          EXPECT_EQ(zero, ((expert * 3 + row / 2) * 4 + column / 32) * 2 + row % 2);
+          const double exact = entering_value(p, p.b, Values::integer, expert, row, column);
+          EXPECT_EQ(exact * 2, std::round(exact * 2));
+          const double random = entering_value(p, p.b, Values::random, expert, row, column);
+          EXPECT_EQ(random, static_cast<double>(round_to(Dtype::bf16, static_cast<float>(random))));
+          most = std::max(most, std::abs(random));
+        }
+    EXPECT_EQ(places.size(), 72u);
+    EXPECT_EQ(most > 12, dtype == Dtype::uint4) << most;  // 8 * 1.5 without zero points
+    const double of_w = 3 * 6 * 64 + 72 * 2.0 + (dtype == Dtype::uint4 ? 36 : 0);
+    EXPECT_EQ(bytes(p), of_w + 18 * 128 * 2 + 18 * 6 * 2 + 3 * 4);
   }
 }
 

@@ -78,6 +78,27 @@ TEST(RequireValid, WantsOfFp8WhatTensorCoresMultiply) {
   EXPECT_EQ(refusal([](Shape& s) { s.layer.scales = ScaleKind::block; }).what,
             "bf16 has no scales, no other Y and no fast sums");
 }
+TEST(RequireValid, WantsOfIntegersWhatServersMultiply) {
+  const auto refused = [](
+                           Dtype dtype, ScaleKind scales, const std::function<void(Shape&)>& change = [](Shape&) {}) {
+    return refusal([&](Shape& s) {
+             s.layer.dtype = dtype, s.layer.scales = scales;
+             s.layer.n = 64, s.layer.k = 192;
+             change(s);
+           })
+        .what;
+  };
+  EXPECT_EQ(refused(Dtype::int4, ScaleKind::group64, [](Shape& s) { s.layer.out_dtype = Dtype::fp16; }), "");
+  EXPECT_EQ(refused(Dtype::int8_w8a8, ScaleKind::channel), "");
+  EXPECT_EQ(refused(Dtype::int4, ScaleKind::channel), "int4 has no scales of channel");
+  EXPECT_EQ(refused(Dtype::int8, ScaleKind::group32), "int8 has no scales of group32");
+  EXPECT_EQ(refused(Dtype::uint4, ScaleKind::group128), "k 192 is not a multiple of 128, the group of a scale");
+  EXPECT_EQ(refused(Dtype::uint4, ScaleKind::group64, [](Shape& s) { s.layer.n = 63; }),
+            "n 63 is odd, and the zero points of two rows of W share a byte");
+  EXPECT_EQ(refused(Dtype::int8, ScaleKind::channel, [](Shape& s) { s.layer.fast_sums = true; }),
+            "int8 has no fast sums");
+  EXPECT_EQ(refused(Dtype::int8, ScaleKind::channel, [](Shape& s) { s.op = Op::dw; }), "int8 has no dw");
+}
 TEST(FormatWord, NamesWhatDiffersFromADtype) {
   Layer layer;
   EXPECT_EQ(format_word(layer), "bf16");
@@ -86,6 +107,10 @@ TEST(FormatWord, NamesWhatDiffersFromADtype) {
   layer.scales = ScaleKind::tensor, layer.out_dtype = Dtype::fp16, layer.fast_sums = true;
   EXPECT_EQ(format_word(layer), "fp8-tensor-fp16-fast");
   EXPECT_EQ(result_dtype(layer), Dtype::fp16);
+  layer.dtype = Dtype::uint4, layer.scales = ScaleKind::group128, layer.fast_sums = false;
+  EXPECT_EQ(format_word(layer), "uint4-group128-fp16");
+  layer.dtype = Dtype::int8_w8a8, layer.scales = ScaleKind::channel, layer.out_dtype = Dtype::bf16;
+  EXPECT_EQ(format_word(layer), "int8-w8a8");
 }
 TEST(ShapeJson, HasTheFormatOfFp8) {
   Shape shape;
@@ -101,6 +126,9 @@ TEST(ShapeJson, HasTheFormatOfFp8) {
   const Json json = to_json(shape);
   EXPECT_EQ(shape_from_json(JsonAt(json, "test")), shape);
   EXPECT_EQ(json["scales"], "channel");
+  Shape groups = shape;
+  groups.layer.dtype = Dtype::int4, groups.layer.scales = ScaleKind::group32, groups.layer.fast_sums = false;
+  EXPECT_EQ(shape_from_json(JsonAt(to_json(groups), "test")), groups);
   Shape plain = shape;
   plain.layer.dtype = Dtype::bf16, plain.layer.scales = ScaleKind::none;
   EXPECT_FALSE(to_json(plain).contains("scales"));

@@ -134,7 +134,10 @@ class CudaBackend : public Backend {
 
   Enqueue enqueue_of(const Contender& contender) {
     Loaded& loaded = *loaded_;
-    if (contender.baseline == kLoop && has_scales(loaded.operands.product.a.type)) {
+    const OperandType& weights = loaded.operands.product.b.type;
+    if (contender.baseline == kLoop && has_scales(weights) && weights.dtype != Dtype::fp8)
+      throw CandidateFault(Status::illegal, fmt::format("cuBLAS is not a baseline for {}", name(weights.dtype)));
+    if (contender.baseline == kLoop && has_scales(weights)) {
       if (!cublaslt_) cublaslt_ = std::make_unique<CublasLt>(stream_->stream);
       return [&](int set) {
         run_baseline(set, [&](const GroupedGemm&) { cublaslt_->loop(loaded_->operands.scaled_gemm(set)); });
@@ -143,7 +146,7 @@ class CudaBackend : public Backend {
     if (contender.baseline == kLoop)
       return [&](int set) { run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
     if (contender.baseline == kGrouped) {
-      if (has_scales(loaded.operands.product.a.type))
+      if (has_scales(weights))
         throw CandidateFault(Status::illegal, "cuBLAS has no grouped GEMM of operands with scales");
       if (!has_grouped_gemm(loaded.operands.plain))
         throw CandidateFault(Status::illegal,

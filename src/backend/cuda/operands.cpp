@@ -17,6 +17,7 @@ constexpr int64_t kAlign = 256;  // of every set: what cudaMalloc gives
 constexpr int64_t kMaxSets = 1024;
 constexpr int64_t kSpareBytes = int64_t{768} << 20;  // for kernels, graphs, cuBLAS and the driver
 constexpr int kColdFactor = 3;
+constexpr int64_t kReadPastRows = 512;  // by servers' kernels, which multiply it by zeros
 
 // At least one byte, so that an operand without rows has an address.
 int64_t aligned(int64_t bytes) { return std::max(kAlign, (bytes + kAlign - 1) / kAlign * kAlign); }
@@ -93,12 +94,14 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.first = before_last_pass(product);
   o.product = std::move(product);
   const Product& p = o.product;
-  const int64_t spare = has_scales(p.a.type) ? CublasLt::kSpareRows * row_bytes(p.a) : 0;
+  const bool fp8 = p.a.type.dtype == Dtype::fp8;
+  const int64_t spare = fp8 ? CublasLt::kSpareRows * row_bytes(p.a) : 0;
   o.a_stride = aligned(bytes_of(p.a) + spare);
-  o.b_stride = aligned(bytes_of(p.b));
+  o.b_stride = aligned(bytes_of(p.b) + (p.b.type.stage != p.b.type.dtype ? kReadPastRows : 0));
   o.d_stride = aligned(bytes_of(p.d) + kGuardBytes);
   if (has_scales(p.a.type)) o.a_scale_stride = aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
-  if (has_scales(p.b.type)) o.b_scale_stride = aligned(scale_count(p, p.b) * 4);
+  if (has_scales(p.b.type)) o.b_scale_stride = aligned(scale_count(p, p.b) * size_bytes(p.b.type.scales.dtype));
+  if (has_zero_points(p.b)) o.b_zero_stride = aligned(scale_count(p, p.b) / 2);
   const int64_t sorted_a = is_moved(p, p.a) ? sorted_bytes(p, p.a, o.plain.a) + aligned(spare) : 0;
   const int64_t sorted_b = sorted_bytes(p, p.b, o.plain.b);
   const int64_t sorted_d = sorted_bytes(p, p.d, o.plain.d);
@@ -109,8 +112,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   }
 
   const auto touched = static_cast<int64_t>(bytes(p));
-  const int64_t set_bytes =
-      o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride + o.a_scale_stride + o.b_scale_stride;
+  const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride + o.a_scale_stride +
+                            o.b_scale_stride + o.b_zero_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
   int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
@@ -130,11 +133,12 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.d = DeviceBuffer(kGuardBytes + sets * o.d_stride);
   if (o.a_scale_stride > 0) o.a_scales = DeviceBuffer(sets * o.a_scale_stride);
   if (o.b_scale_stride > 0) o.b_scales = DeviceBuffer(sets * o.b_scale_stride);
+  if (o.b_zero_stride > 0) o.b_zeros = DeviceBuffer(sets * o.b_zero_stride);
   if (p.weight_gradient) {
     o.x = DeviceBuffer(sets * o.x_stride);
     o.dweights = DeviceBuffer(kGuardBytes + sets * o.dweights_stride);
   }
-  if (has_scales(p.a.type)) make_lt_scales(o);
+  if (fp8) make_lt_scales(o);
   if (sums_slots(p)) o.row_of = DeviceBuffer(aligned(p.slots * 4));
   if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
   o.m_sizes = upload(p.m_sizes);
@@ -165,12 +169,17 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
     fill_operand(services, product.weight_gradient->x, values, set, x.data() + set * x_stride, stream);
   const auto fill_scales = [&](const Operand& operand, const float* scales) {
     if (scales)
-      services.of(Dtype::fp32)
+      services.of(operand.type.scales.dtype)
           .fill_scales(const_cast<float*>(scales), scale_count(product, operand), values,
+                       operand.type.dtype == Dtype::int8,
                        scale_seed(product.seed + static_cast<uint64_t>(set), operand), stream);
   };
   fill_scales(product.a, a_scales_of(set));
   fill_scales(product.b, b_scales_of(set));
+  if (b_zeros.size() > 0)
+    services.of(product.b.type.dtype)
+        .fill(const_cast<char*>(b_zeros_of(set)), scale_count(product, product.b), values,
+              scale_seed(product.seed + static_cast<uint64_t>(set), product.b), stream_of(product.b.matrix), stream);
   const auto place = [&](const Operand& operand, const float* scales, const DeviceBuffer& to, int64_t stride,
                          const DeviceBuffer& places, const int* from) {
     if (to.size() == 0) return;
@@ -210,6 +219,9 @@ const float* Operands::a_scales_of(int set) const {
 }
 const float* Operands::b_scales_of(int set) const {
   return b_scales.size() > 0 ? b_scales.as<float>(set * b_scale_stride) : nullptr;
+}
+const char* Operands::b_zeros_of(int set) const {
+  return b_zeros.size() > 0 ? b_zeros.data() + set * b_zero_stride : nullptr;
 }
 
 char* Operands::d_of(int set) const { return d.data() + kGuardBytes + set * d_stride; }

@@ -19,6 +19,8 @@ struct Operands {
   DeviceBuffer a, b, d;
   int64_t a_scale_stride = 0, b_scale_stride = 0;  // the same of scales
   DeviceBuffer a_scales, b_scales;
+  int64_t b_zero_stride = 0;  // the same of zero points
+  DeviceBuffer b_zeros;
   // For baselines: scales as cuBLASLt reads them, by sets, and where those of each row of A in expert order and of each
   // row of B's blocks go ([rows][2]: the first, the distance to the next). Empty where they lie so already.
   DeviceBuffer a_lt_scales, b_lt_scales, a_lt_places, b_lt_places;
@@ -49,7 +51,8 @@ struct Operands {
   GroupedGemm gemm(int set) const;
   /// Scales of A and B of a set; null without.
   const float* a_scales_of(int set) const;
-  const float* b_scales_of(int set) const;
+  const float* b_scales_of(int set) const;  // of type.scales.dtype
+  const char* b_zeros_of(int set) const;
   /// The same GEMM of operands with scales.
   ScaledGemm scaled_gemm(int set) const;
   /// Copies inputs that are moved to their sorted copies, and the GEMM's result to D.

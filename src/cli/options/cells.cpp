@@ -107,7 +107,7 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
     throw request_error("--fp32-dw has no meaning for --dtype fp32", "dW of fp32 inputs is fp32");
 }
 
-// Options of fp8 that no cell takes.
+// Options of quantised dtypes that no cell takes.
 void require_use_by(const std::vector<Cell>& cells, const CellOptions& options) {
   const auto any = [&](const auto& holds) {
     return std::ranges::any_of(cells, [&](const Cell& cell) { return holds(cell.shape.layer); });
@@ -116,8 +116,9 @@ void require_use_by(const std::vector<Cell>& cells, const CellOptions& options) 
                             : !options.out_dtypes.empty() ? "--out-dtype"
                             : options.fast_sums           ? "--fast-sums"
                                                           : nullptr;
-  if (given && !any([](const Layer& layer) { return layer.dtype == Dtype::fp8; }))
-    throw request_error(fmt::format("{} belongs to --dtype fp8, which is not listed", given));
+  if (given && !any([](const Layer& layer) { return is_quantised(layer.dtype); }))
+    throw request_error(fmt::format("{} belongs to --dtype fp8, which is not listed", given),
+                        options.fast_sums ? "" : "or to int8, int8-w8a8, int4 and uint4");
   if (options.fast_sums && !any([](const Layer& layer) { return layer.fast_sums; }))
     throw request_error("--fast-sums has no meaning for scales of blocks, which end every 128 of k",
                         "add --scales channel or tensor");
@@ -130,27 +131,30 @@ std::vector<Dtype> dtypes_of(const Model& model, Op op, std::span<const Dtype> g
     throw request_error(
         fmt::format("the experts of {} are {}, which moetune does not cover yet", model.name, model.other_format),
         "--dtype bf16 takes them as bf16");
-  return {model.fp8_scales && op == Op::fwd ? Dtype::fp8 : Dtype::bf16};
+  return {op == Op::fwd ? model.dtype : Dtype::bf16};
 }
 
-// A layer for each dtype; of fp8 one for each kind of scales and dtype of Y.
+// A layer for each dtype; of quantised ones one for each kind of scales that they have and each dtype of Y.
 std::vector<Layer> layers_of(const Model& model, Projection projection, Op op, int64_t tp, int64_t ep,
                              std::span<const Dtype> given, const CellOptions& options) {
-  const std::string usual(name(model.fp8_scales.value_or(ScaleKind::block)));
   std::vector<Layer> layers;
   for (const Dtype dtype : dtypes_of(model, op, given)) {
     Layer layer = make_layer(model, projection, dtype, tp, ep);
     if (!options.zero_experts.empty())
       layer.zero_experts = parse_integer(options.zero_experts, "--zero-experts", 0, kMaxExperts);
     if (!options.n.empty()) layer.gate = {};
-    if (dtype != Dtype::fp8) {
+    if (!is_quantised(dtype)) {
       layers.push_back(layer);
       continue;
     }
-    for (const std::string& scales : list_words(options.scales, "--scales", {usual}))
+    std::vector<ScaleKind> kinds = mapped(list_words(options.scales, "--scales", {}), parse_scales);
+    if (std::ranges::any_of(kinds, [&](ScaleKind kind) { return may_have(dtype, kind); }))
+      std::erase_if(kinds, [&](ScaleKind kind) { return !may_have(dtype, kind); });  // of other dtypes in the list
+    if (kinds.empty()) kinds = {model.scales && model.dtype == dtype ? *model.scales : usual_scales(dtype)};
+    for (const ScaleKind scales : kinds)
       for (const std::string& result : list_words(options.out_dtypes, "--out-dtype", {"bf16"})) {
-        layer.scales = parse_scales(scales), layer.out_dtype = parse_dtype(result);
-        layer.fast_sums = options.fast_sums && layer.scales != ScaleKind::block;
+        layer.scales = scales, layer.out_dtype = parse_dtype(result);
+        layer.fast_sums = options.fast_sums && dtype == Dtype::fp8 && layer.scales != ScaleKind::block;
         layers.push_back(layer);
       }
   }
@@ -222,10 +226,16 @@ constexpr CellOption kOptions[] = {
     {"op", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]", "LIST", &Options::ops, op_words},
     {"tokens", "Token counts, such as 1,16,64-4096*4 [256, or as recorded]", "LIST", &Options::tokens},
     {"routing", "Routings, such as uniform,zipf:1.0,trace:FILE [uniform]", "LIST", &Options::routings, routing_words},
-    {"dtype", "bf16, fp16, fp32, fp8 (e4m3) [of the checkpoint, or bf16]", "LIST", &Options::dtypes, dtype_names},
-    {"scales", "Of fp8: block (X 1x128, W 128x128), channel (a row of X, of W), tensor [block]", "LIST",
-     &Options::scales, scale_names},
-    {"out_dtype", "Of Y, where X and W are fp8: bf16, fp16 [bf16]", "LIST", &Options::out_dtypes, out_dtype_words},
+    {"dtype",
+     "bf16, fp16, fp32, fp8 (e4m3), int8-w8a8; of W alone: int8, int4, uint4 (with zero points) [of the checkpoint, or "
+     "bf16]",
+     "LIST", &Options::dtypes, dtype_names},
+    {"scales",
+     "Of fp8: block (X 1x128, W 128x128), channel (a row of X, of W), tensor [block]; of 4 bits along k: group32, "
+     "group64, group128 [group128]",
+     "LIST", &Options::scales, scale_names},
+    {"out_dtype", "Of Y where W is quantised, and of X where that is not: bf16, fp16 [bf16]", "LIST",
+     &Options::out_dtypes, out_dtype_words},
     {"fast_sums", "Sum fp8 in the tensor core's registers alone (--scales channel, tensor)", &Options::fast_sums},
     {"zero_experts", "Experts that a router picks too and that compute nothing (LongCat) [of the model, or 0]", "N",
      &Options::zero_experts},
@@ -306,9 +316,10 @@ std::vector<std::string> model_notes(const CellOptions& options) {
   for (const Model& model : models_of(options)) {
     notes.insert(notes.end(), model.notes.begin(), model.notes.end());
     if (words.empty()) continue;
-    const bool covered = model.fp8_scales && std::ranges::find(words, "fp8") != words.end();
-    const std::string stored =
-        model.fp8_scales ? fmt::format("fp8 with scales of {}s", name(*model.fp8_scales)) : model.other_format;
+    const bool covered = model.scales && std::ranges::find(words, name(model.dtype)) != words.end();
+    const std::string stored = model.scales
+                                   ? fmt::format("{} with scales of {}s", name(model.dtype), name(*model.scales))
+                                   : model.other_format;
     if (!stored.empty() && !covered)
       notes.push_back(fmt::format("the experts of {} are {}; they are taken as {}, as --dtype says", model.name, stored,
                                   fmt::join(words, ", ")));
@@ -330,7 +341,7 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
   add("--projection", std::string(name(layer.projection)), name(Projection::up));
   add("--op", std::string(name(cell.shape.op)), name(Op::fwd));
   add("--dtype", std::string(name(layer.dtype)));
-  if (layer.dtype == Dtype::fp8) {
+  if (is_quantised(layer.dtype)) {
     add("--scales", std::string(name(layer.scales)));
     add("--out-dtype", std::string(name(layer.out_dtype)), name(Dtype::bf16));
     if (layer.fast_sums) arguments.emplace_back("--fast-sums");

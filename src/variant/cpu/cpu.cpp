@@ -38,7 +38,9 @@ std::optional<std::string> illegal_block(std::string_view knob, int value, int s
   return fmt::format("{} must be a multiple of {} in {} to {}", knob, step, step, kMaxBlock);
 }
 
-std::optional<std::string> illegal(const CpuKnobs& c, const Shape&, const DeviceInfo& device) {
+std::optional<std::string> illegal(const CpuKnobs& c, const Shape& shape, const DeviceInfo& device) {
+  const std::vector<Dtype> dtypes = {Dtype::bf16, Dtype::fp16, Dtype::fp32, Dtype::fp8};
+  if (auto reason = unsupported("cpu", shape, dtypes, {Op::fwd, Op::dx, Op::dw})) return reason;
   if (device.kind != DeviceKind::cpu) return "the cpu variant runs on a cpu only";
   if (auto reason = illegal_block("block_m", c.block_m, kCpuTileRows)) return reason;
   if (auto reason = illegal_block("block_n", c.block_n, kCpuTileColumns)) return reason;

@@ -63,15 +63,16 @@ bool may_weigh(Weighting product, Weighting pack) {
   return product == pack || (at_the_end(product) && at_the_end(pack));
 }
 
-// A layer of a format that the schema allows, such as fp8-channel-fp16-fast.
+// A layer of a format that the schema allows, such as fp8-channel-fp16-fast or int4-group128.
 Layer small_layer(const std::string& format) {
-  Layer layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 64};
-  for (const Dtype dtype : {Dtype::bf16, Dtype::fp16, Dtype::fp32, Dtype::fp8})
-    for (const ScaleKind scales : {ScaleKind::none, ScaleKind::block, ScaleKind::channel, ScaleKind::tensor})
+  Layer layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 128};
+  for (const std::string& dtype : dtype_names())
+    for (const ScaleKind scales : {ScaleKind::none, ScaleKind::block, ScaleKind::channel, ScaleKind::tensor,
+                                   ScaleKind::group32, ScaleKind::group64, ScaleKind::group128})
       for (const Dtype out : {Dtype::bf16, Dtype::fp16})
         for (const bool fast : {false, true}) {
-          layer.dtype = dtype, layer.scales = scales, layer.out_dtype = out, layer.fast_sums = fast;
-          if (format_word(layer) == format) return layer;
+          layer.dtype = parse_dtype(dtype), layer.scales = scales, layer.out_dtype = out, layer.fast_sums = fast;
+          if (may_have(layer.dtype, scales) && format_word(layer) == format) return layer;
         }
   throw Error(Exit::bug, fmt::format("'{}' is not a format", format));
 }
@@ -158,7 +159,9 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
     const Product p = product_of(shape);
     std::map<std::string, std::string> known = {
         {"m_sizes", "int32"}, {"first_rows", "int32"}, {"gather_indices", "int32"}, {"topk_weights", "fp32"}};
-    if (has_scales(p.a.type)) known["x_scales"] = known["w_scales"] = "fp32";
+    for (const auto& [operand, scales] : {std::pair(&p.a, "x_scales"), {&p.b, "w_scales"}})
+      if (has_scales(operand->type)) known[scales] = name(operand->type.scales.dtype);
+    if (has_zero_points(p.b)) known["w_zeros"] = "uint8";
     for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->type.dtype);
     each(operands, [&](const JsonAt& operand) {
       const auto found = known.find(operand["name"].string());
@@ -183,7 +186,8 @@ void require_untimed(const JsonAt& launch) {
   each(launch["arguments"], [&](const JsonAt& argument) {
     if (argument.has("struct")) argument.fail("a launch that is not timed takes no structs");
     if (!argument.has("pointer")) return;
-    for (const char* changing : {"x", "w", "y", "dx", "dw", "dy", "dweights", "topk_weights", "x_scales", "w_scales"})
+    for (const char* changing :
+         {"x", "w", "y", "dx", "dw", "dy", "dweights", "topk_weights", "x_scales", "w_scales", "w_zeros"})
       if (argument["pointer"].string() == changing)
         argument["pointer"].fail(fmt::format("a launch that is not timed cannot take '{}'", changing),
                                  "it may take row counts, indices and buffers, which stay the same");

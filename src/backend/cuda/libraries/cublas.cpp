@@ -132,6 +132,7 @@ void Cublas::loop(const GroupedGemm& gemm, bool exact) {
 
 cudaDataType_t data_type(Dtype dtype) {
   constexpr cudaDataType_t kTypes[] = {CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F, CUDA_R_8F_E4M3};
+  if (static_cast<size_t>(dtype) >= std::size(kTypes)) throw Error(Exit::bug, "cuBLAS multiplies no integers here");
   return kTypes[static_cast<size_t>(dtype)];
 }
 

@@ -18,20 +18,15 @@ constexpr int kSamples = 64;
 constexpr double kTolerance = 1e-4;
 constexpr uint64_t kSums = 77, kSlots = 78, kGradients = 79;  // streams of random numbers
 
-// An input's element as it enters the product: `index` of M or N and `k` of an expert.
-double entering_value(const Product& p, const Operand& operand, Values values, int64_t expert, int64_t index,
+// An input's element as it enters the product, weighted: `index` of M or N and `k` of an expert.
+double weighted_value(const Product& p, const Operand& operand, Values values, int64_t expert, int64_t index,
                       int64_t k) {
   const bool k_major = is_k_major(operand);
   const int64_t row = k_major ? index : k, column = k_major ? k : index;
-  const int64_t at = memory_row(p, operand, expert, row) * operand.columns + column;
-  const float value =
-      round_to(operand.type.dtype, operand_value(values, p.seed, stream_of(operand.matrix), static_cast<uint64_t>(at)));
-  if (has_scales(operand.type))
-    return static_cast<double>(value) *
-           static_cast<double>(scale_value(p, operand, values, scale_index(p, operand, expert, row, column)));
+  const double value = entering_value(p, operand, values, expert, row, column);
   if (operand.matrix != p.a.matrix || p.weighting != Weighting::a) return value;
   const auto in_order = static_cast<size_t>(first_row(p, operand, expert) + row);
-  return round_to(operand.type.dtype, value * topk_weight(p, values, p.gather_indices[in_order]));
+  return round_to(operand.type.dtype, static_cast<float>(value) * topk_weight(p, values, p.gather_indices[in_order]));
 }
 
 // Of D, where the product accumulates.
@@ -69,8 +64,8 @@ void check_sums(const Product& p, Values values, const float* sums) {
     double sum = p.accumulates ? value_before(p, values, row, column) : 0;
     double squares = sum * sum;
     for (int64_t k = 0; k < extent(p, place.expert, Axis::k); ++k) {
-      const double term = entering_value(p, p.a, values, place.expert, place.row, k) *
-                          entering_value(p, p.b, values, place.expert, column, k);
+      const double term = weighted_value(p, p.a, values, place.expert, place.row, k) *
+                          weighted_value(p, p.b, values, place.expert, column, k);
       sum += term;
       squares += term * term;
     }

@@ -53,10 +53,18 @@ route_int64(int* m_sizes, int* gather_indices, const long long* ids, int slots, 
 }
 
 std::string service_unit(Dtype dtype) {
-  return "#include \"operands.cuh\"\n#include \"compare.cuh\"\n" + finish_unit(dtype) + R"(
+  const std::string fill = R"(
 extern "C" __global__ void fill(Element* out, unsigned long long count, unsigned long long base, int values) {
   moetune::fill(out, count, base, values);
 }
+extern "C" __global__ void dequantise(float* out, const Element* in, const int* from, const float* scales, const Element* zeros,
+                                      long long first, long long rows, long long width, long long row_block, long long column_block,
+                                      long long row_stride, long long column_stride) {
+  moetune::dequantise(out, in, from, scales, zeros, first, rows, width, row_block, column_block, row_stride, column_stride);
+}
+)";
+  if (bits(dtype) == 4) return "#include \"operands.cuh\"\n\nusing Element = moetune::nibbles;\n" + fill;
+  return "#include \"operands.cuh\"\n#include \"compare.cuh\"\n" + finish_unit(dtype) + fill + R"(
 extern "C" __global__ void fill_weights(moetune::fp32* out, unsigned long long count, unsigned long long base, int values) {
   moetune::fill(out, count, base, values);
 }
@@ -71,11 +79,6 @@ extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, co
 extern "C" __global__ void place_scales(float* out, const float* scales, const long long* places, const int* from,
                                         long long rows, long long columns, long long row_stride, long long column_stride) {
   moetune::place_scales(out, scales, places, from, rows, columns, row_stride, column_stride);
-}
-extern "C" __global__ void dequantise(float* out, const Element* in, const int* from, const float* scales, long long first,
-                                      long long rows, long long width, long long row_block, long long column_block, long long row_stride,
-                                      long long column_stride) {
-  moetune::dequantise(out, in, from, scales, first, rows, width, row_block, column_block, row_stride, column_stride);
 }
 extern "C" __global__ void widen(float* out, const Element* in, unsigned long long count) { moetune::widen(out, in, count); }
 extern "C" __global__ void compare(const Element* d, const float* reference, const int* to, moetune::RowWeights weights,
@@ -119,9 +122,12 @@ void Service::fill_weights(float* out, int64_t count, bool quarters, uint64_t se
          quarters ? 3 : 2);
 }
 
-void Service::fill_scales(float* out, int64_t count, Values values, uint64_t seed, cudaStream_t stream) const {
-  launch(module_->kernel("fill_weights"), kManyBlocks, kThreads, stream, out, count, base_of(seed, kStreamWeights),
-         values == Values::integer ? 4 : 5);
+void Service::fill_scales(void* out, int64_t count, Values values, bool of_int8, uint64_t seed,
+                          cudaStream_t stream) const {
+  launch(module_->kernel("fill"), kManyBlocks, kThreads, stream, out, count, base_of(seed, kStreamWeights),
+         values == Values::integer ? 4
+         : of_int8                 ? 6
+                                   : 5);
 }
 
 void Service::place_scales(const PlacedScales& s, cudaStream_t stream) const {
@@ -131,7 +137,7 @@ void Service::place_scales(const PlacedScales& s, cudaStream_t stream) const {
 
 void Service::dequantise(const DequantisedRows& rows, cudaStream_t stream) const {
   launch(module_->kernel("dequantise"), blocks_for(rows.rows), kThreads, stream, rows.out, rows.in, rows.from,
-         rows.scales, rows.first, rows.rows, rows.width, rows.row_block, rows.column_block, rows.row_stride,
+         rows.scales, rows.zeros, rows.first, rows.rows, rows.width, rows.row_block, rows.column_block, rows.row_stride,
          rows.column_stride);
 }
 

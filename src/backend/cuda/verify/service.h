@@ -64,12 +64,13 @@ struct PlacedScales {
   int64_t row_stride = 0, column_stride = 0;
 };
 
-/// Rows [rows, width] of an operand with scales: from[i], or without a map first + i.
+/// Rows [rows, width] of an operand, whose scales and zero points may be null: from[i], or without a map first + i.
 struct DequantisedRows {
   float* out = nullptr;
   const void* in = nullptr;  // elements of the service's dtype
   const int* from = nullptr;
   const float* scales = nullptr;
+  const void* zeros = nullptr;  // elements as `in`
   int64_t first = 0, rows = 0, width = 0;
   int64_t row_block = 1, column_block = 1;  // that a scale covers
   int64_t row_stride = 0, column_stride = 0;
@@ -85,14 +86,14 @@ class Service {
  public:
   Service(Dtype dtype, const CompilerOptions& options);
 
-  /// Fills `count` elements of an operand as operand_value says.
+  /// Fills `count` elements of an operand as stored_value says.
   void fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream) const;
   /// Fills top-k weights as topk_weight says, in quarters where has_exact_weights.
   void fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const;
-  /// Fills scales as scale_value says; `seed` is scale_seed's.
-  void fill_scales(float* out, int64_t count, Values values, uint64_t seed, cudaStream_t stream) const;
+  /// Fills scales of the service's dtype as scale_value says; `seed` is scale_seed's.
+  void fill_scales(void* out, int64_t count, Values values, bool of_int8, uint64_t seed, cudaStream_t stream) const;
   void place_scales(const PlacedScales& scales, cudaStream_t stream) const;
-  /// Rows of fp8 elements times their scales, in fp32; see kernels/dequantise.cuh.
+  /// Rows of elements times their scales, in fp32; see kernels/operands.cuh.
   void dequantise(const DequantisedRows& rows, cudaStream_t stream) const;
   /// Between expert order and the layer's order, weighted or not.
   void move_rows(const RowMove& move, cudaStream_t stream) const;

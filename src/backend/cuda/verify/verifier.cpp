@@ -125,6 +125,9 @@ void Verifier::multiply_dequantised(float* sums, Cublas& cublas) const {
   };
   const int64_t most = p.m_sizes.empty() ? 0 : std::ranges::max(p.m_sizes);
   const DeviceBuffer a(std::max<int64_t>(1, most) * p.k * 4), b(p.n * p.k * 4);
+  const OperandType& type = p.b.type;
+  const int64_t scales = std::max<int64_t>(1, scale_strides(p, p.b).expert);  // of an expert's W
+  const DeviceBuffer b_scales(scales * 4), rounded(scales_stage(type) ? p.n * p.k * size_bytes(type.stage) : 1);
   Product one = o.plain;
   one.a.type = one.b.type = one.d.type = plain_type(Dtype::fp32);
   one.b.rows = p.n;
@@ -137,10 +140,19 @@ void Verifier::multiply_dequantised(float* sums, Cublas& cublas) const {
       of_a.from = o.a_rows.as<int>() + first;
     else
       of_a.first = first;
-    of_b.out = b.as<float>(), of_b.in = o.b.data() + expert * p.n * p.k, of_b.rows = p.n;
-    of_b.scales = o.b_scales_of(0) + expert * scale_strides(p, p.b).expert;
+    of_b.out = b.as<float>(), of_b.in = o.b.data() + expert * p.n * row_bytes(p.b), of_b.rows = p.n;
+    of_b.scales = b_scales.as<float>();
+    if (has_zero_points(p.b)) of_b.zeros = o.b_zeros_of(0) + expert * scales / 2;
+    services_.of(type.scales.dtype)
+        .widen(b_scales.as<float>(), o.b_scales.data() + expert * scales * size_bytes(type.scales.dtype), scales,
+               stream_);
     services_.of(p.a.type.dtype).dequantise(of_a, stream_);
-    services_.of(p.b.type.dtype).dequantise(of_b, stream_);
+    services_.of(type.dtype).dequantise(of_b, stream_);
+    if (scales_stage(type)) {
+      const Service& stage = services_.of(type.stage);
+      stage.move_rows({.out = rounded.data(), .in = b.data(), .from_fp32 = true, .rows = p.n, .width = p.k}, stream_);
+      stage.widen(b.as<float>(), rounded.data(), p.n * p.k, stream_);
+    }
     one.m_sizes = {static_cast<int32_t>(m)}, one.first_rows = {0, m}, one.a.rows = one.d.rows = m;
     cublas.loop({.product = one, .a = a.data(), .b = b.data(), .d = reinterpret_cast<char*>(sums + first * p.n)}, true);
   }
@@ -162,7 +174,7 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
     operands_.fill_before(services_, values, 0, stream_);
     results_[0].service.widen(sums.as<float>(), operands_.d_of(0), owned_rows(p, p.d) * p.d.columns, stream_);
   }
-  if (has_scales(p.a.type))
+  if (has_scales(p.b.type))
     multiply_dequantised(sums.as<float>(), cublas);
   else
     cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = sums.data()}, true);
@@ -285,7 +297,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding, std::opt
                   : twice                ? kMaxUlpsTwice
                                          : kMaxUlps;
     double norm = max_normalised_error(dtype, twice, result.terms);
-    if (has_scales(operands_.product.a.type)) {
+    if (operands_.product.a.type.dtype == Dtype::fp8) {
       const double own = result.squares > 0 ? std::sqrt(counts[i].rounding / result.squares) : 0;
       const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16;  // roundings don't hide errors of sums
       norm = 1.05 * own + (fine ? max_error_of_fp8_sums(operands_.product) : 0);
