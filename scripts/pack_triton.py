@@ -42,6 +42,8 @@ import subprocess
 import sys
 import time
 
+INTEGERS = ["int8", "int8-w8a8", *(f"{kind}-group{columns}" for kind in ("int4", "uint4") for columns in (32, 64, 128))]
+DTYPES = ["bf16", "fp16", "fp8-block", "fp8-channel", "fp8-tensor", *INTEGERS, *(f"{word}-fp16" for word in INTEGERS)]
 SHARED_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 120: 101376}  # that a block may have
 
 
@@ -181,7 +183,7 @@ def require_kernel(kernel, where, pointers, names):
         kind, value = argument[0], argument[1]
         wanted = "pointer" if str(kind).startswith("*") else TYPES.get(kind)
         if wanted is None:
-            raise Wrong(f"{place}: '{kind}' is not a type; use *bf16, *fp16, *fp32, *fp8e4nv, *i32, i32 or i64")
+            raise Wrong(f"{place}: '{kind}' is not a type; use *bf16, *fp16, *fp32, *fp8e4nv, *i8, *u8, *i32, i32 or i64")
         if wanted not in value:
             raise Wrong(f"{place}: a value of {kind} is {{'{wanted}': ...}}, not {value}")
         if wanted != "pointer":
@@ -522,6 +524,16 @@ def tell_missing(other, manifest, binaries):
     return 1 if other else 0
 
 
+def gemms_of(parser, arguments):
+    """(projection, n, k) of each --gemm, once."""
+    words = arguments.gemm or (["up:64,128", "down:64,128"] if arguments.find else [])
+    for word in words or [""]:
+        if not re.fullmatch(r"(up|down):\d+,\d+", word):
+            parser.error(f"--gemm {word}: the kernel of {arguments.dtype} has n and k compiled in; expected up:N,K or down:N,K, such as "
+                         "up:1536,2048")
+    return tuple(dict.fromkeys((word.split(":")[0], *map(int, word.split(":")[1].split(","))) for word in words))
+
+
 def parse(argv):
     here = pathlib.Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -535,7 +547,10 @@ def parse(argv):
     parser.add_argument("--size", action="append", default=[], metavar="NAME=LIST",
                         help="sizes of all layers and cells, such as k=2048,768 or tokens=64: fewer kernels are compiled")
     parser.add_argument("--template", metavar="FILE.py:NAME", help="write a description of this kernel to fill in to --output")
-    parser.add_argument("--dtype", choices=["bf16", "fp16", "fp8-block", "fp8-channel", "fp8-tensor"], default="bf16")
+    parser.add_argument("--dtype", choices=DTYPES, metavar="DTYPE", default="bf16",
+                        help=f"{', '.join(DTYPES[:-len(INTEGERS)])}; integers with -fp16 behind have X or Y in fp16 [bf16]")
+    parser.add_argument("--gemm", action="append", default=[], metavar="up|down:N,K",
+                        help="n and k of a GEMM, for kernels that have them compiled in: int4 and uint4")
     parser.add_argument("--set", action="append", default=[], metavar="KNOB=LIST", help="other values for a knob")
     parser.add_argument("--candidates", type=pathlib.Path, metavar="FILE.json",
                         help='only these: a list of {"knobs": {NAME: VALUE, ...}, "tokens": [COUNT, ...]}, of which the first is the '
@@ -560,6 +575,7 @@ def parse(argv):
         if len(arguments.arch) > 1:
             parser.error("--from takes one --arch: constants of the kernels depend on it")
         options = {"server": arguments.server, "top_k": arguments.top_k or 8, "timed": arguments.time_steps, "arch": arguments.arch[0],
+                   **({"gemms": gemms_of(parser, arguments)} if "int4" in arguments.dtype else {}),
                    **({"file": str(arguments.kernel_file.resolve())} if arguments.kernel_file else {})}
         arguments.kernel = here / "served_moe.py"
     else:

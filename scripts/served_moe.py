@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import pathlib
 import tempfile
+import typing
 
 import triton
 import triton.language as tl
@@ -21,7 +22,7 @@ FILES = {"vllm": ["vllm/model_executor/layers/fused_moe/fused_moe.py"],
                     "sglang/srt/layers/moe/moe_runner/triton_utils/fused_moe_triton_kernels.py",
                     *(f"sglang/srt/layers/moe/fused_moe_triton/{name}.py" for name in ("fused_moe_triton_kernels", "fused_moe"))]}
 NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
-KERNEL = "fused_moe_kernel"
+KERNEL, GROUPS_KERNEL = "fused_moe_kernel", "fused_moe_kernel_gptq_awq"
 
 
 class Wrong(ValueError):
@@ -67,7 +68,7 @@ def installed(server):
                 f"{FILES[server][0]}")
 
 
-def extracted(path, name=KERNEL):
+def extracted(path, name):
     """The text of a module with that function of the file, and what it calls."""
     try:
         module = ast.parse(pathlib.Path(path).read_text(encoding="utf-8"))
@@ -100,15 +101,41 @@ def extracted(path, name=KERNEL):
     return "\n\n\n".join(["import triton\nimport triton.language as tl", *texts]) + "\n"
 
 
-def function_of(path):
+class Format(typing.NamedTuple):
+    """What is multiplied, as --dtype names it. Elements are Triton's; `w` is the name of W's in manifests."""
+    x: str
+    w: str
+    y: str
+    scales: str | None = None  # block, channel, tensor or group
+    group: int = 0             # columns along k that a scale of groups covers
+    w_bytes: str = ""          # elements as the kernel loads them
+
+    @property
+    def scales_x(self):
+        return self.x in ("fp8", "int8")
+
+
+def format_of(dtype):
+    plain, y = dtype.removesuffix("-fp16"), "fp16" if dtype.endswith("fp16") else "bf16"
+    kind, _, scales = plain.partition("-")
+    if kind == "fp8":
+        return Format("fp8", "fp8", y, scales, 0, "fp8e4nv")
+    if kind == "int8":
+        return Format("int8" if scales else y, "int8", y, "channel", 0, "i8")
+    if kind in ("int4", "uint4"):
+        return Format(y, kind, y, "group", int(scales.removeprefix("group")), "u8")
+    return Format(plain, plain, plain, None, 0, plain)
+
+
+def function_of(path, name):
     """The kernel, as Triton has it. Triton reads its text from a file, which lives as long as this process."""
     folder = tempfile.TemporaryDirectory(prefix="moetune-kernel-")
     file = pathlib.Path(folder.name) / "served_kernel.py"
-    file.write_text(extracted(path), encoding="utf-8")
+    file.write_text(extracted(path, name), encoding="utf-8")
     spec = importlib.util.spec_from_file_location("served_kernel", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    function = getattr(module, KERNEL)
+    function = getattr(module, name)
     function.folder = folder
     return function
 
@@ -122,55 +149,64 @@ def blocks_of(experts):
     return f"max(1, min(ceil_div(rows + {experts} * (BLOCK_SIZE_M - 1), BLOCK_SIZE_M), rows))"
 
 
-def parameters_of(element, result, scales, blocks):
-    """What the parameters of either kernel are, by name: (type, value of the manifest, whether 16 divides it), or the
+def parameters_of(format, blocks):
+    """What the parameters of the kernels are, by name: (type, value of the manifest, whether 16 divides it), or the
     constant that is compiled in."""
-    x_scales, w_scales = ((("*fp32", pointer(name), True) if scales else None) for name in ("x_scales", "w_scales"))
-    block = scales == "block"
+    x_scales = ("*fp32", pointer("x_scales"), True) if format.scales_x else None
+    w_scales = (f"*{format.y if format.group else 'fp32'}", pointer("w_scales"), True) if format.scales else None
+    block, channel, zeros = format.scales == "block", format.scales == "channel", format.w == "uint4"
+    x = {"fp8": "fp8e4nv", "int8": "i8"}.get(format.x, format.x)
+    row = "k / 2" if format.group else "k"  # bytes of W, or elements
     stride = {name: ("i32", {"int32": name}, False) for name in ("x_scale_row", "w_scale_expert", "w_scale_row")}
     none = {name: None for name in ("b_bias_ptr", "bias_ptr", "a_desc", "b_desc", "add_mask_ptr")}
     zero = {name: 0 for name in ("stride_bbe", "stride_bbn", "stride_bias_e", "stride_bias_n")}
     off = {name: False for name in (
-        "use_int8_w8a8", "use_int8_w8a16", "HAS_BIAS", "USE_TD", "c_sorted", "FUSE_ADD_TO_OUTPUT", "MASK_OUTPUT",
+        "HAS_BIAS", "USE_TD", "c_sorted", "FUSE_ADD_TO_OUTPUT", "MASK_OUTPUT",
         "FUSE_SUM_ALL_REDUCE", "FUSE_SWIGLU", "USE_GDC", "GDC_EARLY", "LORA_PRESERVE_BASE")}
     return {
-        "a_ptr": (f"*{element}", pointer("x"), True), "b_ptr": (f"*{element}", pointer("w"), True),
-        "c_ptr": (f"*{result}", pointer("y"), True), "a_scale_ptr": x_scales, "b_scale_ptr": w_scales,
+        "a_ptr": (f"*{x}", pointer("x"), True), "b_ptr": (f"*{format.w_bytes}", pointer("w"), True),
+        "c_ptr": (f"*{format.y}", pointer("y"), True), "a_scale_ptr": x_scales, "b_scale_ptr": w_scales,
+        "b_zp_ptr": ("*u8", pointer("w_zeros"), True) if zeros else None,
         "topk_weights_ptr": ("*fp32", pointer("topk_weights"), True),
         **{f"{name}_ptr": ("*i32", pointer(name), True) for name in ("sorted_token_ids", "expert_ids", "num_tokens_post_padded")},
         "N": ("i32", {"int32": "n"}, True), "K": ("i32", {"int32": "k"}, True),
         "EM": ("i32", {"int32": f"{blocks} * BLOCK_SIZE_M"}, True), "num_valid_tokens": ("i32", {"int32": "slots"}, False),
-        "stride_am": ("i32", {"int32": "k"}, True), "stride_ak": 1, "stride_be": ("i64", {"int64": "n * k"}, True), "stride_bk": 1,
-        "stride_bn": ("i32", {"int32": "k"}, True), "stride_cm": ("i32", {"int32": "n"}, True), "stride_cn": 1,
-        # Scales lie row by row; of channels each row has one.
+        "stride_am": ("i32", {"int32": "k"}, True), "stride_ak": 1, "stride_be": ("i64", {"int64": f"n * ({row})"}, True), "stride_bk": 1,
+        "stride_bn": ("i32", {"int32": row}, True), "stride_cm": ("i32", {"int32": "n"}, True), "stride_cn": 1,
+        # Scales lie row by row; of channels each row has one. Zero points of two rows share bytes.
         "stride_asm": stride["x_scale_row"] if block else 1, "stride_ask": 1,
-        "stride_bse": stride["w_scale_expert"] if block or scales == "channel" else 1, "stride_bsk": 1,
-        "stride_bsn": stride["w_scale_row"] if block else 1,
+        "stride_bse": stride["w_scale_expert"] if block or channel or format.group else 1, "stride_bsk": 1,
+        "stride_bsn": stride["w_scale_row"] if block or format.group else 1,
+        "stride_bze": ("i32", {"int32": "w_scale_expert / 2"}, False) if zeros else 0, "stride_bzk": 1 if zeros else 0,
+        "stride_bzn": stride["w_scale_row"] if zeros else 0,
         "group_n": 128 if block else 0, "group_k": 128 if block else 0, "SPLIT_K": 1, "ROUTER_TOPK": 1,
         "filter_expert": True,
-        "compute_type": {"bf16": tl.bfloat16, "fp16": tl.float16}[result], "use_fp8_w8a8": bool(scales),
-        "per_channel_quant": scales == "channel", **none, **zero, **off,
+        "compute_type": {"bf16": tl.bfloat16, "fp16": tl.float16}[format.y], "use_fp8_w8a8": format.x == "fp8",
+        "use_int8_w8a8": format.x == "int8", "use_int8_w8a16": format.w == "int8" and format.x != "int8",
+        "use_int4_w4a16": format.group > 0, "has_zp": zeros, "group_size": format.group,
+        "per_channel_quant": channel and format.scales_x, **none, **zero, **off,
     }
 
 
-def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a"):
-    """As describe of triton_moe.py. `dtype`: bf16, fp16, fp8-block, fp8-channel or fp8-tensor."""
+def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a", gemms=()):
+    """As describe of triton_moe.py. `dtype` is one of pack_triton.py's; `gemms`: (projection, n, k) of all layers, for kernels
+    that have n and k compiled in: those of groups."""
     path = pathlib.Path(file) if file else installed(server)
-    function = function_of(path)
-    scales = dtype[4:] if dtype.startswith("fp8-") else None
-    element, result = ("fp8e4nv", "bf16") if scales else (dtype, dtype)
-    # Sums of scaled channels and tensors stay in the tensor core's registers along all of k.
-    word = f"{dtype}-fast" if scales in ("channel", "tensor") else dtype
+    format = format_of(dtype)
+    name, scales, result = GROUPS_KERNEL if format.group else KERNEL, format.scales, format.y
+    function = function_of(path, name)
+    # Sums of scaled channels and tensors of fp8 stay in the tensor core's registers along all of k.
+    word = f"{dtype}-fast" if format.x == "fp8" and scales in ("channel", "tensor") else dtype
     block, vllm = scales == "block", server == "vllm"
     blocks = blocks_of("experts" if vllm else "(experts + 1)")
     names = set(function.arg_names)
     sets = {"GROUP_SIZE_M", "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "MUL_ROUTED_WEIGHT", "top_k", "SWAP_AB", "swap_ab",
-            "even_Ks", "naive_block_assignment"} & names
-    table = parameters_of(element, result, scales, blocks)
+            "even_Ks", "naive_block_assignment", "block_k_diviable", *(("N", "K") if format.group else ())} & names
+    table = parameters_of(format, blocks)
     defaults = {name: each.default for name, each in inspect.signature(function.fn).parameters.items() if each.default is not each.empty}
     if unknown := [name for name in function.arg_names if name not in table and name not in sets and name not in defaults]:
-        raise Wrong(f"{path}: {KERNEL} has parameters that moetune does not know: {', '.join(unknown)}")
-    arguments = {name: value for name, value in table.items() if name in names and isinstance(value, tuple)}
+        raise Wrong(f"{path}: {name} has parameters that moetune does not know: {', '.join(unknown)}")
+    arguments = {name: value for name, value in table.items() if name in names - sets and isinstance(value, tuple)}
 
     def compiled(**own):
         return {name: value for name, value in own.items() if name in sets}
@@ -178,7 +214,7 @@ def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a"):
     def constants(knobs):
         """vLLM never steps over a block of scales; SGLang would, see the rules."""
         depth = min(knobs["BLOCK_SIZE_K"], 128) if block and vllm else knobs["BLOCK_SIZE_K"]
-        swap = bool(scales) and arch.startswith("sm_90") and knobs["BLOCK_SIZE_M"] < 64 and knobs["BLOCK_SIZE_N"] >= 64
+        swap = format.x == "fp8" and arch.startswith("sm_90") and knobs["BLOCK_SIZE_M"] < 64 and knobs["BLOCK_SIZE_N"] >= 64
         return compiled(**{name: knobs[name] for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "GROUP_SIZE_M")}, BLOCK_SIZE_K=depth,
                         SWAP_AB=swap, swap_ab=swap)
 
@@ -193,38 +229,56 @@ def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a"):
         cases = [({"naive_block_assignment": True}, few), ({"naive_block_assignment": False}, f"1 - min({few}, 1)")]
     elif "even_Ks" in names:
         cases = [({"even_Ks": True}, "1 - min(k % BLOCK_SIZE_K, 1)"), ({"even_Ks": False}, "k % BLOCK_SIZE_K")]
+    def of_sizes(n, k):
+        """The constants of one GEMM's kernel."""
+        return lambda knobs: compiled(N=n, K=k, **dict.fromkeys(("block_k_diviable", "even_Ks"), k % knobs["BLOCK_SIZE_K"] == 0))
+
     computes = []
     for fusion, weighting in (("permute_x+by_slot", "none"), ("by_slot+topk_weights", "result")):
         up = weighting == "none"
+        if format.group:
+            cases = [(of_sizes(n, k), f"max(1 - max(n - {n}, {n} - n) - max(k - {k}, {k} - k), 0)")
+                     for projection, n, k in gemms if projection == ("up" if up else "down")]
         for own, when in cases:
-            more = compiled(MUL_ROUTED_WEIGHT=not up, top_k=top_k if up else 1, **own)
+            more = compiled(MUL_ROUTED_WEIGHT=not up, top_k=top_k if up else 1, **({} if callable(own) else own))
             computes.append({"op": "fwd", "dtype": word, "fusion": fusion, "weighting": weighting, **({"when": when} if when else {}),
-                             "constants": lambda knobs, more=more: None if too_tall(more, knobs) else more})
+                             "constants": lambda knobs, more=more, own=own: None if too_tall(more, knobs) else
+                             {**more, **own(knobs)} if callable(own) else more})
     rules = [{"zero": "n % 16", "reason": "n must be a multiple of 16"}, {"zero": "k % 16", "reason": "k must be a multiple of 16"},
              {"zero": f"max(experts - {MOST_EXPERTS}, 0)", "reason": f"{MOST_EXPERTS} experts are the most"},
              {"zero": f"top_k - {top_k}", "reason": f"the kernels were compiled for top_k {top_k}"}]
     if block and not vllm:
         rules.append({"zero": "max(BLOCK_SIZE_K - 128, 0)", "reason": f"BLOCK_SIZE_K must be at most 128: {NAMES[server]} reads one "
                       "scale a step"})
-    size = 1 if scales else 2
+    if format.group:
+        others = " * ".join(f"min(max(n - {n}, {n} - n) + max(k - {k}, {k} - k), 1)" for _, n, k in gemms)
+        rules += [{"zero": f"k % {format.group}", "reason": f"k must be a multiple of {format.group}"},
+                  {"zero": others, "reason": "the kernels were compiled for n x k of " + ", ".join(f"{n} x {k}" for _, n, k in gemms)}]
+    # Bytes of X and of W in shared memory, at the least: 4 bits are unpacked in registers.
+    x_size, w_size = 1 if format.scales_x else 2, 0 if format.group else 2 if format.w == result else 1
     buffers = [("sorted_token_ids", f"{blocks} * BLOCK_SIZE_M * 4"), ("expert_ids", f"{blocks} * 4"), ("num_tokens_post_padded", "4")]
-    operands = [("x", element, ["x_rows", "k"], "read"), ("w", element, ["experts * n", "k"], "read"), ("y", result, ["slots", "n"], "write"),
+    operands = [("x", format.x, ["x_rows", "k"], "read"), ("w", format.w, ["experts * n", "k"], "read"), ("y", result, ["slots", "n"], "write"),
                 ("first_rows", "int32", ["experts + 1"], "read"), ("gather_indices", "int32", ["rows"], "read"),
                 ("topk_weights", "fp32", ["slots"], "read")]
+    groups = f"k / {format.group}"
+    if format.scales_x:
+        operands += [("x_scales", "fp32", {"block": ["x_rows", "ceil_div(k, 128)"], "channel": ["x_rows"], "tensor": ["1"]}[scales], "read")]
     if scales:
-        operands += [("x_scales", "fp32", {"block": ["x_rows", "ceil_div(k, 128)"], "channel": ["x_rows"], "tensor": ["1"]}[scales], "read"),
-                     ("w_scales", "fp32", {"block": ["experts", "ceil_div(n, 128)", "ceil_div(k, 128)"], "channel": ["experts", "n"],
-                                           "tensor": ["experts"]}[scales], "read")]
-    depths = [64, 128] if block else [64, 128, 256]
+        operands += [("w_scales", result if format.group else "fp32",
+                      {"block": ["experts", "ceil_div(n, 128)", "ceil_div(k, 128)"], "channel": ["experts", "n"], "tensor": ["experts"],
+                       "group": ["experts", "n", groups]}[scales], "read")]
+    if format.w == "uint4":
+        operands += [("w_zeros", "uint8", ["experts", "n / 2", groups], "read")]
+    depths = [64, 128] if block else [32, 64, 128, 256] if format.group else [64, 128, 256]
     return {
         "file": str(path),
         "variant": f"{server}_moe",
-        "summary": f"{NAMES[server]}'s {KERNEL}, {dtype}, top_k {top_k}; sorting rows by expert is {'' if timed else 'not '}timed",
+        "summary": f"{NAMES[server]}'s {name}, {dtype}, top_k {top_k}; sorting rows by expert is {'' if timed else 'not '}timed",
         "computes": computes,
         "knobs": [
             {"name": "BLOCK_SIZE_M", "help": "rows of a tile", "values": [16, 32, 64, 128, 256], "default": 64},
             {"name": "BLOCK_SIZE_N", "help": "columns of a tile", "values": [32, 64, 128, 256], "default": 128},
-            {"name": "BLOCK_SIZE_K", "help": "depth of a step", "values": depths, "default": 128 if scales else 64},
+            {"name": "BLOCK_SIZE_K", "help": "depth of a step", "values": depths, "default": 128 if scales and not format.group else 64},
             {"name": "GROUP_SIZE_M", "help": "blocks of rows walked together", "values": [1, 16, 32, 64], "default": 32 if block else 1},
             {"name": "num_warps", "help": "warps of a block", "values": [4, 8], "default": 4},
             {"name": "num_stages", "help": "tiles in flight", "values": [2, 3, 4, 5], "default": 3},
@@ -232,8 +286,8 @@ def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a"):
         "options": ["num_warps", "num_stages"],
         "constants": constants,
         "rules": rules,
-        "least_shared_bytes": lambda knobs: size * (knobs["num_stages"] - 1) * constants(knobs)["BLOCK_SIZE_K"]
-        * (knobs["BLOCK_SIZE_M"] + knobs["BLOCK_SIZE_N"]),
+        "least_shared_bytes": lambda knobs: (knobs["num_stages"] - 1) * constants(knobs)["BLOCK_SIZE_K"]
+        * (x_size * knobs["BLOCK_SIZE_M"] + w_size * knobs["BLOCK_SIZE_N"]),
         "kernel": {
             "function": function,
             "constants": {name: value for name, value in {**defaults, **table}.items()
@@ -255,7 +309,6 @@ def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a"):
                 "unsorted": ("i32", {"int32": f"min({few}, 1)" if "naive_block_assignment" in names else "0"}, False),
             },
         }],
-        "operands": [{"name": name, "dtype": {"fp8e4nv": "fp8"}.get(kind, kind), "shape": shape, "access": access}
-                     for name, kind, shape, access in operands],
+        "operands": [{"name": name, "dtype": kind, "shape": shape, "access": access} for name, kind, shape, access in operands],
         "buffers": [{"name": name, "bytes": size, "zeroed": False} for name, size in buffers],
     }

@@ -60,6 +60,10 @@ SERVED = {server: SOURCE / f"tests/cli/files/served_{server}.py" for server in (
     ("vllm", "fp8-tensor", "permute_x+by_slot", 32, "1,0,0,0,0,0,0,1"),  # each slot is a block
     ("sglang", "fp16", "by_slot+topk_weights", 32, "16,0,1,33"),
     ("sglang", "fp8-channel", "permute_x+by_slot", 64, "16,0,1,33"),
+    ("vllm", "int8-fp16", "permute_x+by_slot", 64, "1,0,0,0,0,0,0,1"),
+    ("vllm", "int4-group32-fp16", "by_slot+topk_weights", 32, "16,0,1,33"),  # the end of k is half a step
+    ("sglang", "int8-w8a8", "by_slot+topk_weights", 64, "16,0,1,33"),
+    ("sglang", "uint4-group32-fp16", "permute_x+by_slot", 32, "16,0,1,33"),
 ])
 def test_kernels_of_servers_read_and_store_by_slot(room, server, dtype, fusion, columns, m_sizes):
     knobs = f"BLOCK_SIZE_M=16,BLOCK_SIZE_N={columns},BLOCK_SIZE_K=64,GROUP_SIZE_M=1,num_warps=4,num_stages=3"
@@ -95,6 +99,22 @@ def test_a_pack_of_sglang_refuses_a_depth_beyond_a_block_of_scales(room):
     cell = plan(room, "sglang", "--dtype", "fp8")[0]
     assert cell["legal"] == 2 and cell["pruned"] == {"BLOCK_SIZE_K must be at most 128: SGLang reads one scale a step": 2}
     served(room, "sglang", dtype="bf16", code=2)  # the folder is there
+
+
+@needs_triton
+def test_a_kernel_with_sizes_compiled_in_is_compiled_for_those_of_each_gemm(room):
+    words = ["--size", "n=1536,2048", "--size", "k=2048,768", "--size", "tokens=16", "--size", "experts=128"]
+    gemms = ["--gemm", "up:1536,2048", "--gemm", "down:2048,768"]
+    out = served(room, "vllm", *words, *gemms, "--set", "BLOCK_SIZE_K=64,128", dtype="uint4-group128").stdout
+    assert out.startswith("vllm: 4 of 4 candidates in 8 binaries")  # two each of up and down
+    assert [cell["legal"] for cell in plan(room, "vllm", "--dtype", "uint4")] == [4, 4]
+    other = room.error(2, "tune", "--device", "arch:sm_90a", "--pack", "vllm", "--variant", "vllm_moe", "--model", "qwen3-30b-a3b", "--tp",
+                       "2", "--dtype", "uint4", "--permute-x", "--by-slot", "--tokens", "16", "--dry-run")
+    assert "the kernels were compiled for n x k of 1536 x 2048, 2048 x 768" in other
+    served(room, "sglang", *words, dtype="int8-w8a8")
+    assert [cell["legal"] for cell in plan(room, "sglang", "--dtype", "int8-w8a8")] == [2, 2]
+    error = served(room, "sglang", "-o", "other", dtype="int4-group32", code=2).stderr
+    assert "the kernel of int4-group32 has n and k compiled in; expected up:N,K or down:N,K" in error
 
 
 @needs_triton

@@ -68,14 +68,17 @@ def test_vllm_gets_one_configuration_that_was_measured(room):
 
 
 @pytest.mark.parametrize("server, dtype, cells", [("vllm", "bf16", []), ("vllm", "fp8-block", ["--dtype", "fp8"]),
-                                                  ("sglang", "fp8-channel", ["--dtype", "fp8", "--scales", "channel", "--fast-sums"])])
+                                                  ("sglang", "fp8-channel", ["--dtype", "fp8", "--scales", "channel", "--fast-sums"]),
+                                                  ("vllm", "int8", ["--dtype", "int8"]), ("sglang", "int8-w8a8", ["--dtype", "int8-w8a8"]),
+                                                  ("vllm", "int4-group64", ["--dtype", "int4", "--scales", "group64"]),
+                                                  ("sglang", "uint4-group128-fp16", ["--dtype", "uint4", "--out-dtype", "fp16"])])
 def test_kernels_with_the_parameters_of_servers_are_right_by_slot(tmp_path, server, dtype, cells):
     if torch.cuda.get_device_capability() < (8, 9) and cells:
         pytest.skip("no fp8")
     (tmp_path / "config.json").write_text(json.dumps(MODEL))
     sets = [word for knob, values in VALUES.items() for word in ("--set", f"{knob}={','.join(map(str, values))}")]
     subprocess.run([sys.executable, "-B", SOURCE / "scripts/pack_triton.py", "-o", "pack", "--arch", arch(), "--from", server, "--kernel-file",
-                    SOURCE / f"tests/cli/files/served_{server}.py", "--top-k", "2", "--dtype", dtype, *sets], check=True, cwd=tmp_path)
+                    SOURCE / f"tests/cli/files/served_{server}.py", "--top-k", "2", "--dtype", dtype, "--gemm", "up:768,256", "--gemm", "down:256,384", *sets], check=True, cwd=tmp_path)
     told = moetune("verify", *CELLS, "--tokens", "1", "--permute-x", "--by-slot", "--topk-weights", *cells, "--pack", "pack", "--variant",
                    f"{server}_moe", "--space", "all", cwd=tmp_path)
     assert f"{6 * CANDIDATES} of {6 * CANDIDATES} candidates right" in told.stdout
