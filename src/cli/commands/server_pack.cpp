@@ -136,6 +136,11 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
   std::vector<std::string> words = {"--from", program, "--dtype", run.format, "--top-k", std::to_string(top_k),
                                     "--arch", arch};
   for (const auto& [name, values] : sizes) words.insert(words.end(), {"--size", name + "=" + list_text(values)});
+  std::set<std::string> gemms;  // of kernels that have n and k compiled in
+  for (const Cell& cell : run.cells)
+    if (const Layer& layer = cell.shape.layer; group_columns(layer.scales) > 0)
+      gemms.insert(fmt::format("{}:{},{}", name(layer.projection), layer.n, layer.k));
+  for (const std::string& gemm : gemms) words.insert(words.end(), {"--gemm", gemm});
   Hash hash;
   hash.add(read_text(run.kernel)).add(run.triton).add(candidates).add(fmt::format("{}", fmt::join(words, " ")));
   for (const char* script : kPackScripts) hash.add(read_text(scripts_folder() / fs::path(script).filename()));

@@ -29,11 +29,11 @@ constexpr double kKernelSeconds = 0.6, kCellSeconds = 1, kChoiceSeconds = 0.6;  
 constexpr double kTuningShare = 0.6;                                            // of a time budget
 
 std::string pack_format(const Layer& layer) {
-  return layer.dtype == Dtype::fp8 ? fmt::format("fp8-{}", name(layer.scales)) : std::string(name(layer.dtype));
+  return layer.dtype == Dtype::fp8 ? fmt::format("fp8-{}", name(layer.scales)) : format_word(layer);
 }
 
 // The cells' options as the server runs a layer: both projections by slot, its own token counts, even and uneven rows.
-void fill_cells(CellOptions& cells, const ServedOptions& served) {
+void fill_cells(CellOptions& cells, Server server, const ServedOptions& served) {
   cells.projections = {"up", "down"};
   cells.fusion.permute_x = cells.fusion.by_slot = cells.fusion.topk_weights = true;
   CellOptions probe = cells;
@@ -49,7 +49,14 @@ void fill_cells(CellOptions& cells, const ServedOptions& served) {
     if (layer.dtype == Dtype::fp32) throw request_error("--for: the server's kernel has no fp32");
   }
   cells.fast_sums = first.dtype == Dtype::fp8 && first.scales != ScaleKind::block;
-  if (cells.tokens.empty()) cells.tokens = {fmt::format("{}", fmt::join(serving_token_counts(), ","))};
+  if (cells.tokens.empty()) {
+    std::vector<int64_t> counts = serving_token_counts();
+    const int64_t most = counts.back();
+    std::erase_if(counts, [&](int64_t count) {
+      return count < most && runs_other_kernel(server, count, first.local_experts(), serving_format(first));
+    });
+    cells.tokens = {fmt::format("{}", fmt::join(counts, ","))};
+  }
   if (cells.routings.empty()) cells.routings = {"uniform,zipf:1"};
   if (served.shared_experts.empty()) return;
   const int64_t shared = parse_integer(served.shared_experts, "--shared-experts", 1, kMaxExperts);
@@ -102,7 +109,7 @@ std::vector<ServedLayer> layers_of(const ServedRun& run) {
     auto place = std::ranges::find_if(
         layers, [&](const ServedLayer& one) { return key_of_layer(one.layer) == key_of_layer(layer); });
     if (place == layers.end()) {
-      ServedLayer one{.layer = layer, .format = {layer.dtype, layer.scales}, .file = {}};
+      ServedLayer one{.layer = layer, .format = serving_format(layer), .file = {}};
       if (run.server == Server::vllm && one.format.scales == ScaleKind::block && layer.k % 128 != 0)
         throw request_error(
             fmt::format("--for vllm: vLLM splits blocks of 128 for experts of width {}, which moetune does not cover",
@@ -161,7 +168,8 @@ void add_rows(ServedRun& run, const SearchOptions& options) {
   const Layer& layer = run.layers[0].layer;
   for (const TriedRow& row : run.rows) {
     const auto few = std::ranges::count_if(row.tokens, [&](int64_t tokens) {
-      return run.server == Server::vllm && 4 * tokens * layer.top_k <= layer.local_experts();
+      return run.server == Server::vllm && !has_groups(run.layers[0].format) &&
+             4 * tokens * layer.top_k <= layer.local_experts();
     });
     run.kernels += kGemms * ((few > 0) + (few < std::ssize(row.tokens)));
   }
@@ -279,8 +287,16 @@ ServedRun plan_for(TuneOptions& options, const Invocation&) {
   if (!options.search.space.empty() && options.search.space != "full")
     throw request_error(
         fmt::format("--space {}: --for tries rows that may win, or with --space full all", options.search.space));
-  fill_cells(options.cells, options.served);
+  fill_cells(options.cells, run.server, options.served);
   run.cells = make_cells(options.cells);
+  for (const Cell& cell : run.cells)
+    if (const Layer& layer = cell.shape.layer;
+        runs_other_kernel(run.server, cell.tokens, layer.local_experts(), serving_format(layer)))
+      throw request_error(
+          fmt::format("--tokens {}: vLLM runs its CUDA kernel moe_wna16 for so few tokens of 4 bits, and "
+                      "no file changes that",
+                      cell.tokens),
+          "give more than 6 rows an expert");
   require_problems(run.cells);
   run.format = pack_format(run.cells[0].shape.layer);
   DeviceOptions device = options.device;
@@ -363,6 +379,11 @@ std::string served_plan_text(const ServedRun& run, const TuneOptions& options) {
                             "(--space full tries all).",
                             run.rows.size(), run.of_rows),
                 columns);
+  if (has_groups(run.layers[0].format))
+    result += paragraph(fmt::format("{} runs this kernel with --quantization moe_wna16; without it, it may run Marlin, "
+                                    "which reads no file.",
+                                    name(run.server)),
+                        columns);
   if (!run.missing.empty())
     result += paragraph(fmt::format("The kernel cannot be compiled here: {}.", run.missing), columns);
   result +=
@@ -475,10 +496,11 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
     last += fmt::format(" {} token counts were not reached within the time: --resume goes on.", asked - counts);
   if (const int columns = table_columns(format, invocation.terminal, options.verbose); columns > 0)
     last = wrapped(last, columns);
-  last += fmt::format("\nNext: {}={} {}\n",
+  const std::string flags = has_groups(run.layers[0].format) ? "--quantization moe_wna16 ..." : "...";
+  last += fmt::format("\nNext: {}={} {} {}\n",
                       run.server == Server::vllm ? "VLLM_TUNED_CONFIG_FOLDER" : "SGLANG_MOE_CONFIG_DIR",
                       shell_quoted(run.folder.string()),
-                      run.server == Server::vllm ? "vllm serve ..." : "python3 -m sglang.launch_server ...");
+                      run.server == Server::vllm ? "vllm serve" : "python3 -m sglang.launch_server", flags);
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)

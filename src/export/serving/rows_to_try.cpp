@@ -38,7 +38,10 @@ std::vector<Tile> tiles_of(const RowSearch& search) {
 }  // namespace
 
 std::vector<TriedRow> rows_to_try(const RowSearch& search) {
-  const bool wide = search.format.dtype != Dtype::fp8, blocks = search.format.scales == ScaleKind::block;
+  const Dtype dtype = search.format.dtype;
+  const bool wide = !is_quantised(dtype) || is_weights_only(dtype), blocks = search.format.scales == ScaleKind::block;
+  // Bytes of X and W in shared memory: 4 bits are unpacked in registers.
+  const int64_t x_bytes = wide ? 2 : 1, w_bytes = has_groups(search.format) ? 0 : is_quantised(dtype) ? 1 : 2;
   const auto values = [&](const char* knob, const KnobValues& usual, const KnobValues& all) {
     const auto own = search.values.find(knob);
     return own != search.values.end() ? own->second : search.full ? all : usual;
@@ -53,7 +56,7 @@ std::vector<TriedRow> rows_to_try(const RowSearch& search) {
     for (const int64_t depth : depths)
       for (const int64_t group : groups)
         for (const int64_t stage : stages) {
-          const int64_t bytes = (stage - 1) * depth * (tile.block_m + tile.block_n) * (wide ? 2 : 1);
+          const int64_t bytes = (stage - 1) * depth * (tile.block_m * x_bytes + tile.block_n * w_bytes);
           if (search.shared_memory > 0 && bytes > search.shared_memory) continue;
           TriedRow tried{{tile.block_m, tile.block_n, depth, group, tile.warps, stage, {}}, {}};
           for (const auto& [tokens, mean] : search.mean_rows)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cstdlib>
 #include <limits>
@@ -51,11 +52,15 @@ struct DefaultRow {
   bool per_expert;
   ServingRow row;
 };
+constexpr int64_t kRowsOfOtherKernel = 6;  // an expert, at most
 constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 constexpr DefaultRow kSglang16[] = {{1, true, {16, 32, 64, 1, 4, 3, {}}}, {kNoEnd, false, {64, 64, 32, 8, 4, 3, {}}}};
 constexpr DefaultRow kSglangBlock[] = {{kNoEnd, false, {64, 128, 128, 32, 4, 3, {}}}};
 constexpr DefaultRow kSglangFp8[] = {{1, true, {64, 128, 128, 1, 4, 4, {}}},
                                      {kNoEnd, false, {128, 256, 128, 32, 8, 4, {}}}};
+constexpr DefaultRow kVllmGroups[] = {{20, false, {16, 64, 32, 1, 4, 3, {}}},
+                                      {40, false, {32, 64, 32, 1, 4, 3, {}}},
+                                      {kNoEnd, false, {64, 64, 32, 1, 4, 3, {}}}};
 constexpr DefaultRow kVllmBlock[] = {{4, false, {16, 64, 128, 1, 4, 4, {}}},
                                      {8, false, {16, 64, 128, 1, 4, 3, {}}},
                                      {16, false, {16, 128, 128, 1, 4, 3, {}}},
@@ -63,6 +68,14 @@ constexpr DefaultRow kVllmBlock[] = {{4, false, {16, 64, 128, 1, 4, 4, {}}},
                                      {kNoEnd, false, {64, 128, 128, 32, 4, 3, {}}}};
 
 }  // namespace
+
+ServingFormat serving_format(const Layer& layer) {
+  return {layer.dtype, layer.scales, group_columns(layer.scales) > 0 ? layer.top_k : 0};
+}
+
+bool runs_other_kernel(Server server, int64_t tokens, int64_t experts, const ServingFormat& format) {
+  return server == Server::vllm && has_groups(format) && tokens * format.top_k <= kRowsOfOtherKernel * experts;
+}
 
 std::string_view name(Server server) { return server == Server::vllm ? "vLLM" : "SGLang"; }
 
@@ -79,11 +92,14 @@ const ServingRow& nearest_row(const ServingRows& rows, int64_t tokens) {
 // get_default_config of either program.
 ServingRow default_row(Server server, int64_t tokens, int64_t experts, const ServingFormat& format) {
   const bool fp8 = format.dtype == Dtype::fp8, block = format.scales == ScaleKind::block;
-  if (server == Server::sglang || block) {
+  if (runs_other_kernel(server, tokens, experts, format))
+    return {.block_m = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(tokens, 16)))),
+            .use_tma = {}};
+  if (server == Server::sglang || block || has_groups(format)) {
     std::span<const DefaultRow> rows = kSglang16;
     if (fp8) rows = kSglangFp8;
     if (block) rows = kSglangBlock;
-    if (block && server == Server::vllm) rows = kVllmBlock;
+    if (server == Server::vllm) rows = block ? std::span<const DefaultRow>(kVllmBlock) : kVllmGroups;
     return std::ranges::find_if(
                rows, [&](const DefaultRow& one) { return tokens <= one.last * (one.per_expert ? experts : 1); })
         ->row;
@@ -102,12 +118,18 @@ ServingRow default_row(Server server, int64_t tokens, int64_t experts, const Ser
 
 std::string serving_file_name(Server server, int64_t experts, int64_t intermediate, const std::string& device,
                               const ServingFormat& format, bool down) {
-  std::string part = format.dtype == Dtype::fp32  ? ",dtype=float32"
-                     : format.dtype == Dtype::fp8 ? ",dtype=fp8_w8a8"
-                                                  : "";
+  // vLLM has no name for int8 in X.
+  std::string part = format.dtype == Dtype::fp32                                    ? ",dtype=float32"
+                     : format.dtype == Dtype::fp8                                   ? ",dtype=fp8_w8a8"
+                     : format.dtype == Dtype::int8                                  ? ",dtype=int8_w8a16"
+                     : format.dtype == Dtype::int8_w8a8 && server == Server::sglang ? ",dtype=int8_w8a8"
+                     : has_groups(format)                                           ? ",dtype=int4_w4a16"
+                                                                                    : "";
+  if (has_groups(format) && server == Server::sglang) intermediate /= 2;  // bytes of a row of W
   if (format.scales == ScaleKind::block)
     part += server == Server::vllm ? ",block_shape=[128,128]" : ",block_shape=[128, 128]";
-  if (format.scales == ScaleKind::channel && server == Server::sglang) part += ",per_channel_quant=True";
+  if (format.scales == ScaleKind::channel && !is_weights_only(format.dtype) && server == Server::sglang)
+    part += ",per_channel_quant=True";
   return fmt::format("E={},N={},device_name={}{}{}.json", experts, intermediate, device_part(server, device), part,
                      down ? "_down" : "");
 }
@@ -127,8 +149,10 @@ ServingRows read_serving(const std::filesystem::path& path) {
     const JsonAt at(value, fmt::format("{}: {}", path.string(), key));
     ServingRow row;
     const auto take = [&](int64_t& size, const char* knob) { size = at[knob].integer(1, kMaxSide); };
-    take(row.block_m, kBlockM), take(row.block_n, kBlockN), take(row.block_k, kBlockK);
-    take(row.group_m, kGroupM), take(row.warps, kWarps), take(row.stages, kStages);
+    take(row.block_m, kBlockM);
+    if (!at.has("SPLIT_K") || at.has(kBlockN))  // else a row that leaves these to the server
+      take(row.block_n, kBlockN), take(row.block_k, kBlockK), take(row.warps, kWarps), take(row.stages, kStages);
+    take(row.group_m, kGroupM);
     if (at.has("USE_TMA")) row.use_tma = at["USE_TMA"].boolean();
     rows.emplace_back(parse_integer(key, at.where(), 1, kMaxRows), row);
   }
@@ -154,6 +178,8 @@ RowPair own_rows(Server server, const ServingRows& base, const ServingRows& down
                  const ServingFormat& format) {
   RowPair pair;
   pair.first = base.empty() ? default_row(server, tokens, experts, format) : nearest_row(base, tokens);
+  if (pair.first.block_n == 0 && !runs_other_kernel(server, tokens, experts, format))
+    pair.first.block_n = 64, pair.first.block_k = 32;  // what it chooses at a launch
   pair.second = down_base.empty() ? pair.first : nearest_row(down_base, tokens);
   if (down_base.empty()) pair.second.use_tma = false;
   pair.second.block_m = pair.first.block_m;
@@ -161,12 +187,16 @@ RowPair own_rows(Server server, const ServingRows& base, const ServingRows& down
   return pair;
 }
 
-std::string serving_text(const ServingRows& rows) {
+std::string serving_text(const ServingRows& rows, bool split_k) {
   Json json = Json::object();
   for (const auto& [tokens, row] : rows) {
     Json& item = json[std::to_string(tokens)];
-    item = {{kBlockM, row.block_m}, {kBlockN, row.block_n}, {kBlockK, row.block_k},
-            {kGroupM, row.group_m}, {kWarps, row.warps},    {kStages, row.stages}};
+    if (row.block_n == 0)
+      item = {{kBlockM, row.block_m}, {kGroupM, row.group_m}};
+    else
+      item = {{kBlockM, row.block_m}, {kBlockN, row.block_n}, {kBlockK, row.block_k},
+              {kGroupM, row.group_m}, {kWarps, row.warps},    {kStages, row.stages}};
+    if (split_k) item["SPLIT_K"] = 1;
     if (row.use_tma) item["USE_TMA"] = *row.use_tma;
   }
   return json.dump(4) + "\n";

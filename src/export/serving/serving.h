@@ -17,14 +17,18 @@
 
 namespace moetune {
 
-/// What multiplies, as the servers' names tell it apart; scales of fp8.
+/// What multiplies, as the servers tell it apart.
 struct ServingFormat {
   Dtype dtype = Dtype::bf16;
   ScaleKind scales = ScaleKind::none;
+  int64_t top_k = 0;  // of 4 bits, where vLLM's choice of a kernel depends on it
   bool operator==(const ServingFormat&) const = default;
 };
+ServingFormat serving_format(const Layer& layer);
+inline bool has_groups(const ServingFormat& format) { return group_columns(format.scales) > 0; }
 
-/// Knobs of the fused Triton kernel that both run for an MoE layer.
+/// Knobs of the fused Triton kernel that both run for an MoE layer. A block_n of 0: the server chooses all but block_m
+/// and group_m when it launches.
 struct ServingRow {
   int64_t block_m = 0, block_n = 0, block_k = 0;
   int64_t group_m = 1;            // m tiles walked together
@@ -57,6 +61,10 @@ const std::vector<int64_t>& serving_token_counts();
 /// What the server runs for `tokens` where it has no file; `experts` are those of one rank.
 ServingRow default_row(Server server, int64_t tokens, int64_t experts, const ServingFormat& format = {});
 
+/// Whether the server runs another kernel than Triton's: vLLM's moe_wna16 of 4 bits, up to six rows an expert, which
+/// takes the blocks of the row that it finds.
+bool runs_other_kernel(Server server, int64_t tokens, int64_t experts, const ServingFormat& format);
+
 /// The file name that the server looks for. `intermediate` is one rank's, after the SwiGLU halving; `down` is SGLang's
 /// second file. Exit::request for a device name that no file can have.
 std::string serving_file_name(Server server, int64_t experts, int64_t intermediate, const std::string& device,
@@ -79,8 +87,8 @@ ServingRow launched(ServingRow row, const ServingFormat& format);
 /// A server's file, in its order. Exit::request, with the place, for one that it would not read.
 ServingRows read_serving(const std::filesystem::path& path);
 
-/// Indent 4 and a newline at the end, as both programs write them.
-std::string serving_text(const ServingRows& rows);
+/// Indent 4 and a newline at the end, as both programs write them. vLLM's kernel of groups needs a SPLIT_K in the file.
+std::string serving_text(const ServingRows& rows, bool split_k = false);
 
 /// What won for a token count: an entry's winner, or a robust choice.
 struct ServingWinner {

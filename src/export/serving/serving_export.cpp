@@ -165,8 +165,11 @@ std::vector<RowPair> rows_of_counts(const Writer& writer, std::set<int64_t> coun
       const RowPair here = writer.own(tokens);
       const bool as_before = tokens > low + 1 && tokens != first + 1 && tokens != second + 1 && here == own;
       own = here;
-      rows.push_back(as_before ? rows.back()
-                               : writer.rows(tokens <= first ? low : high, tokens <= second ? low : high, own, unused));
+      const bool other = runs_other_kernel(writer.server, tokens, writer.layer.experts, writer.layer.format);
+      rows.push_back(other ? here
+                     : as_before
+                         ? rows.back()
+                         : writer.rows(tokens <= first ? low : high, tokens <= second ? low : high, own, unused));
     }
   }
   return rows;
@@ -259,7 +262,7 @@ void write_layer(Writer writer, Export& result, std::set<std::string>& untimed) 
     first.emplace_back(tokens, rows[static_cast<size_t>(tokens - 1)].first);
     second.emplace_back(tokens, rows[static_cast<size_t>(tokens - 1)].second);
   }
-  result.files.push_back({path, serving_text(first)});
+  result.files.push_back({path, serving_text(first, writer.server == Server::vllm && has_groups(kept.format))});
   if (!tally.down_tuned.empty() || !writer.down_base.empty())
     result.files.push_back({writer.request.folder + down_file, serving_text(second)});
 }

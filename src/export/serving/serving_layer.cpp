@@ -153,7 +153,7 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
     }
     const ServingLayer named{.experts = shape.layer.local_experts(),
                              .intermediate = intermediate_size(shape.layer, table, notes),
-                             .format = {shape.layer.dtype, shape.layer.scales},
+                             .format = serving_format(shape.layer),
                              .model = shape.layer.model};
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return same_file(g.layer, named); });
     if (group == groups.end()) {

@@ -50,6 +50,44 @@ TEST(ServingName, Fp8HasItsBlocksAndSglangsChannels) {
   EXPECT_EQ(name(Server::sglang, ScaleKind::tensor, false), ",dtype=fp8_w8a8.json");
 }
 
+TEST(ServingName, IntegersHaveTheirWords) {
+  const auto name = [](Server server, Dtype dtype, ScaleKind scales) {
+    return serving_file_name(server, 8, 64, "A", {dtype, scales}, false).substr(4);
+  };
+  EXPECT_EQ(name(Server::vllm, Dtype::int8, ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
+  EXPECT_EQ(name(Server::sglang, Dtype::int8, ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
+  EXPECT_EQ(name(Server::vllm, Dtype::int8_w8a8, ScaleKind::channel), "N=64,device_name=A.json");
+  EXPECT_EQ(name(Server::sglang, Dtype::int8_w8a8, ScaleKind::channel),
+            "N=64,device_name=A,dtype=int8_w8a8,per_channel_quant=True.json");
+  EXPECT_EQ(name(Server::vllm, Dtype::uint4, ScaleKind::group32), "N=64,device_name=A,dtype=int4_w4a16.json");
+  EXPECT_EQ(name(Server::sglang, Dtype::int4, ScaleKind::group128), "N=32,device_name=A,dtype=int4_w4a16.json");
+}
+
+// vLLM multiplies up to six rows an expert with another kernel, which takes the blocks of a row.
+TEST(ServingDefault, OfGroupsLeavesBlocksToVllmsOtherKernel) {
+  const ServingFormat format{Dtype::int4, ScaleKind::group128, 8};
+  const auto row = [&](int64_t tokens, int64_t experts) { return default_row(Server::vllm, tokens, experts, format); };
+  EXPECT_TRUE(runs_other_kernel(Server::vllm, 96, 128, format) && !runs_other_kernel(Server::vllm, 97, 128, format));
+  EXPECT_FALSE(runs_other_kernel(Server::sglang, 1, 128, format));
+  for (const auto& [tokens, block_m] : {std::pair{1, 1}, {3, 4}, {16, 16}, {96, 16}}) {
+    EXPECT_EQ(row(tokens, 128).block_m, block_m);
+    EXPECT_EQ(row(tokens, 128).block_n, 0);
+  }
+  for (const auto& [tokens, block_m] : {std::pair{20, 16}, {21, 32}, {40, 32}, {41, 64}})
+    EXPECT_EQ(row(tokens, 8).block_m, block_m);
+  EXPECT_EQ(row(41, 8).block_n * 1000 + row(41, 8).block_k, 64032);
+  const std::string text = serving_text({{1, row(1, 128)}, {128, row(128, 128)}}, true);
+  const sample::Folder folder;
+  write_atomic(folder / "file.json", text);
+  EXPECT_EQ(read_serving(folder / "file.json"), (ServingRows{{1, row(1, 128)}, {128, row(128, 128)}}));
+  EXPECT_TRUE(holds(text, R"("1": {
+        "BLOCK_SIZE_M": 1,
+        "GROUP_SIZE_M": 1,
+        "SPLIT_K": 1
+    },)"))
+      << text;
+}
+
 TEST(ServingName, ADeviceNameThatLeavesTheFolderIsRefused) {
   EXPECT_EQ(error_of([] { serving_file_name(Server::sglang, 8, 64, "../../etc/passwd", {}, false); }).what,
             "the device name '../../etc/passwd' cannot be part of a file name");
