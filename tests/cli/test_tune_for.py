@@ -19,6 +19,7 @@ parser = argparse.ArgumentParser()
 for name in ("--from", "--dtype", "--top-k", "--kernel-file", "--arch", "--candidates", "-o"):
     parser.add_argument(name)
 parser.add_argument("--size", action="append")
+parser.add_argument("--gemm", action="append")
 parser.add_argument("--find", action="store_true")
 told = parser.parse_args(sys.argv[3:])
 out = pathlib.Path(told.o)
@@ -28,10 +29,12 @@ if told.find:
 listed = json.loads(pathlib.Path(told.candidates).read_text())
 names = {ROW!r}
 manifest = json.loads(pathlib.Path({str(SOURCE / "tests/cli/files/pack-toy.json")!r}).read_text())
-word = told.dtype if told.dtype in ("bf16", "fp16", "fp8-block") else told.dtype + "-fast"
+word = told.dtype if not told.dtype.startswith("fp8-") or told.dtype == "fp8-block" else told.dtype + "-fast"
 kernel = b"a kernel"
 for operand in manifest["operands"][:2]:
-    operand["dtype"] = told.dtype.split("-")[0]
+    operand["dtype"] = told.dtype.split("-")[0] if operand["name"] == "w" or told.dtype[:3] in ("fp8", "fp1") else "bf16"
+if told.dtype.startswith("int4"):
+    assert told.gemm == ["down:2048,128", "up:256,2048"]
 manifest.update(variant=getattr(told, "from") + "_moe", rules=[], buffers=[], files={{"a.cubin": {{
     "arch": told.arch, "bytes": len(kernel), "sha256": hashlib.sha256(kernel).hexdigest()}}}},
     knobs=[{{"name": name, "help": "", "values": sorted({{each["knobs"][name] for each in listed}}), "default": listed[0]["knobs"][name]}}
@@ -108,6 +111,19 @@ def test_sglang_gets_two_files_with_the_same_block_size_m(room):
     folder = "out/configs/triton_3_6_0/" + NAME[:-5].replace("128,128", "128, 128")
     up, down = rows(room, folder + ".json"), rows(room, folder + "_down.json")
     assert up.keys() == down.keys() and all(up[tokens][0] == down[tokens][0] for tokens in up)
+
+
+def test_of_4_bits_vllms_other_kernel_keeps_its_rows(room):
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+    room.write("config.json", {**FP8, "quantization_config": gptq})
+    told = room.ok(*tune("vllm", "--tokens", "4096", "--set", "GROUP_SIZE_M=1", "--set", "num_stages=2,3")).stdout
+    assert "vllm serve --quantization moe_wna16 ..." in told
+    written = room.json("out/E=512,N=128,device_name=NVIDIA_H200,dtype=int4_w4a16.json")
+    assert {row["SPLIT_K"] for row in written.values()} == {1} and "BLOCK_SIZE_N" not in written["256"]  # 5 rows an expert
+    assert written["4096"]["num_stages"] == 2 and written["512"]["BLOCK_SIZE_K"] == 32  # its default
+    assert "vLLM runs its CUDA kernel moe_wna16 for so few tokens" in room.error(2, *tune("vllm", "--tokens", "256"))
+    names = json.loads(room.ok(*tune("sglang", "--dry-run", "--format", "json")).stdout)["files"]
+    assert names[0].endswith("E=512,N=64,device_name=NVIDIA_H200,dtype=int4_w4a16.json")
 
 
 def test_what_the_server_has_already_is_not_written(room):
