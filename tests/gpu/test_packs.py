@@ -60,7 +60,7 @@ def test_the_table_is_verified_and_benched_with_its_pack(room):
 
 
 def test_vllm_gets_one_configuration_that_was_measured(room):
-    told = moetune("export", "t.json", "--format", "vllm", "-o", "v.json", cwd=room).stderr
+    told = moetune("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json", cwd=room).stderr
     assert "2 of 2 pairs of up and down get one configuration, by the least sum of their times" in told
     rows = json.loads((room / "v.json").read_text())
     for tokens in ("16", "300"):

@@ -89,7 +89,10 @@ class KernelTest : public GpuTest {
     const bool takes = !find_variant(variant).illegal(find_variant(variant).fallback(problem, backend().device()),
                                                       problem.shape, backend().device());
     if (variant == "wgmma" && takes) {
-      EXPECT_GE(candidates.size(), op == Op::dw ? 4u : 8u) << text(problem.shape.fusion);
+      EXPECT_GE(candidates.size(), op == Op::dw                   ? 4u
+                                   : problem.shape.fusion.by_slot ? 6u
+                                                                  : 8u)
+          << text(problem.shape.fusion);
     }
     return candidates;
   }

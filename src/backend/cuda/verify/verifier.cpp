@@ -30,9 +30,13 @@ double max_error_of_sums(int64_t terms) { return std::ldexp(static_cast<double>(
 // Tensor cores align the products of 32 fp8 elements with the sum, and keep 13 bits of the fraction (DeepSeek-V3
 // report, 3.3.2): half of the last on average. Promoted sums begin anew every kScaleBlock terms, so that these errors
 // are small beside a rounding to 16 bits; fast ones go on.
-constexpr double kMostOverMean = 4;  // of the errors of single elements
 double max_error_of_fp8_sums(const Product& p) {
   return std::ldexp(p.fast_sums ? static_cast<double>(p.k) / 32 : 4.0, -14);
+}
+// The largest error of an element over the mean one: errors grow with partial sums, and the largest of `elements` sums
+// that are normally distributed is about sqrt(2 ln(elements)) of them.
+double most_over_mean(int64_t elements) {
+  return std::max(4.0, std::sqrt(2 * std::log(static_cast<double>(std::max<int64_t>(elements, 1)))));
 }
 
 // Rounding errors are spread evenly over half an ulp: their rms is at most 2^-bits / sqrt(3) of the value. fp32 results
@@ -301,7 +305,9 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding, std::opt
       const double own = result.squares > 0 ? std::sqrt(counts[i].rounding / result.squares) : 0;
       const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16;  // roundings don't hide errors of sums
       norm = 1.05 * own + (fine ? max_error_of_fp8_sums(operands_.product) : 0);
-      most += std::ldexp(kMostOverMean * max_error_of_fp8_sums(operands_.product), significand_bits(dtype));
+      most +=
+          std::ldexp(most_over_mean(result.rows * result.operand.columns) * max_error_of_fp8_sums(operands_.product),
+                     significand_bits(dtype));
     }
     if (i == 0) verdict.normalised_error = error, verdict.max_ulps = ulps;  // those of D
     if (!(ulps <= most))
