@@ -17,25 +17,12 @@ constexpr int kMapBytes = 128;  // of a CUtensorMap
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMostBytes = int64_t{1} << 46;  // more than any device has
 
-void require_pointer(const JsonAt& json, const LaunchNames& names) {
-  if (!names.pointers.contains(json.string()))
-    json.fail(fmt::format("no operand or buffer is called '{}'", json.string()));
-}
-
-void require_map(const JsonAt& map, const LaunchNames& names) {
-  const auto require = [&](const JsonAt& formula) { require_formula(formula, names.sizes); };
-  require_pointer(map["pointer"], names);
-  each(map["sizes"], require);
-  each(map["strides"], require);
-  if (map["strides"].size() + 1 != map["sizes"].size()) map["strides"].fail("expected one stride fewer than sizes");
-}
-
-int64_t require_value(const JsonAt& value, const LaunchNames& names) {
-  if (value.has("pointer")) return require_pointer(value["pointer"], names), 8;
-  if (value.has("int32")) return require_formula(value["int32"], names.sizes), 4;
-  if (value.has("int64")) return require_formula(value["int64"], names.sizes), 8;
-  require_map(value["tensor_map"], names);
-  return kMapBytes;
+// The name of an operand or a buffer, which must be among `names` where these are given.
+std::string pointer_in(const JsonAt& value, const LaunchNames* names) {
+  const JsonAt pointer = value["pointer"];
+  if (names && !names->pointers.contains(pointer.string()))
+    pointer.fail(fmt::format("no operand or buffer is called '{}'", pointer.string()));
+  return pointer.string();
 }
 
 void add_name(const JsonAt& name, LaunchNames& names) {
@@ -61,14 +48,15 @@ void put(const T& scalar, size_t offset, LaunchArgument& argument) {
   std::memcpy(argument.bytes.data() + offset, &scalar, sizeof scalar);
 }
 
-MapShape map_of(const JsonAt& map, const Sizes& sizes) {
+MapShape map_of(const JsonAt& map, const Sizes& sizes, const LaunchNames* names) {
+  if (map["strides"].size() + 1 != map["sizes"].size()) map["strides"].fail("expected one stride fewer than sizes");
   const auto all = [&](const char* key) {
     std::vector<uint64_t> values;
     each(map[key], [&](const JsonAt& formula) { values.push_back(static_cast<uint64_t>(evaluate(formula, sizes))); });
     return values;
   };
   const JsonAt box = map["box"];
-  return {.pointer = map["pointer"].string(),
+  return {.pointer = pointer_in(map, names),
           .dtype = map["dtype"].string(),
           .sizes = all("sizes"),
           .strides = all("strides"),
@@ -77,9 +65,10 @@ MapShape map_of(const JsonAt& map, const Sizes& sizes) {
           .l2_promotion = static_cast<int>(map["l2_promotion"].integer())};
 }
 
-void put_value(const JsonAt& value, size_t offset, const Sizes& sizes, LaunchArgument& argument) {
+void put_value(const JsonAt& value, size_t offset, const Sizes& sizes, const LaunchNames* names,
+               LaunchArgument& argument) {
   if (value.has("pointer")) {
-    argument.pointers.push_back({offset, value["pointer"].string()});
+    argument.pointers.push_back({offset, pointer_in(value, names)});
     put(uint64_t{0}, offset, argument);
   } else if (value.has("int32")) {
     const int64_t number = evaluate(value["int32"], sizes);
@@ -88,9 +77,27 @@ void put_value(const JsonAt& value, size_t offset, const Sizes& sizes, LaunchArg
   } else if (value.has("int64")) {
     put(evaluate(value["int64"], sizes), offset, argument);
   } else {
-    argument.maps.push_back({offset, map_of(value["tensor_map"], sizes)});
+    argument.maps.push_back({offset, map_of(value["tensor_map"], sizes, names)});
     put(std::array<unsigned char, kMapBytes>{}, offset, argument);
   }
+}
+
+// `names` are checked where they are given.
+LaunchArgument argument_of(const JsonAt& json, const Sizes& sizes, const LaunchNames* names) {
+  LaunchArgument argument;
+  if (!json.has("struct")) {
+    put_value(json, 0, sizes, names, argument);
+    return argument;
+  }
+  const JsonAt whole = json["struct"];
+  const int64_t size = whole["size"].integer();
+  argument.bytes.resize(static_cast<size_t>(size));
+  each(whole["fields"], [&](const JsonAt& field) {
+    const int64_t offset = field["offset"].integer(0, size);
+    put_value(field, static_cast<size_t>(offset), sizes, names, argument);
+    if (const int64_t end = std::ssize(argument.bytes); end > size) field["offset"].integer(0, size - (end - offset));
+  });
+  return argument;
 }
 
 int64_t bytes_of(const JsonAt& formula, const Sizes& sizes) {
@@ -141,18 +148,7 @@ void require_buffers(const JsonAt& buffers, LaunchNames& names) {
   });
 }
 
-void require_argument(const JsonAt& argument, const LaunchNames& names) {
-  if (!argument.has("struct")) {
-    require_value(argument, names);
-    return;
-  }
-  const JsonAt whole = argument["struct"];
-  const int64_t size = whole["size"].integer();
-  each(whole["fields"], [&](const JsonAt& field) {
-    const int64_t width = require_value(field, names);
-    field["offset"].integer(0, size - width);
-  });
-}
+void require_argument(const JsonAt& argument, const LaunchNames& names) { argument_of(argument, names.sizes, &names); }
 
 void require_grid_and_arguments(const JsonAt& launch, const LaunchNames& names) {
   require_range(launch["grid"], names, 1, std::to_string(kMostBlocks), "blocks of a grid");
@@ -163,8 +159,7 @@ void require_grid_and_arguments(const JsonAt& launch, const LaunchNames& names) 
 void require_launch(const JsonAt& launch, const LaunchNames& names, const JsonAt& files) {
   if (launch.has("fill")) {
     const JsonAt fill = launch["fill"];
-    require_pointer(fill["pointer"], names);
-    const std::string& room = names.pointers.at(fill["pointer"].string());
+    const std::string& room = names.pointers.at(pointer_in(fill, &names));
     return require_range(fill["bytes"], names, 0, room.empty() ? std::to_string(kMostBytes) : room, "bytes to fill");
   }
   const JsonAt cubins = launch["cubin"];
@@ -188,18 +183,7 @@ int64_t grid_of(const JsonAt& launch, const Sizes& sizes) {
   return grid;
 }
 
-LaunchArgument argument_of(const JsonAt& json, const Sizes& sizes) {
-  LaunchArgument argument;
-  if (!json.has("struct")) {
-    put_value(json, 0, sizes, argument);
-    return argument;
-  }
-  const JsonAt whole = json["struct"];
-  argument.bytes.resize(static_cast<size_t>(whole["size"].integer()));
-  each(whole["fields"],
-       [&](const JsonAt& field) { put_value(field, static_cast<size_t>(field["offset"].integer()), sizes, argument); });
-  return argument;
-}
+LaunchArgument argument_of(const JsonAt& argument, const Sizes& sizes) { return argument_of(argument, sizes, nullptr); }
 
 std::vector<LaunchBuffer> buffers_of(const JsonAt& buffers, const Sizes& sizes) {
   std::vector<LaunchBuffer> list;

@@ -273,7 +273,7 @@ def test_a_routing_is_picked(room):
     lines = room.ok("export", source, "--format", "csv", "--routing", "zipf:1").stdout.splitlines()
     assert len(lines) == 7 and all(",zipf:1," in line for line in lines[1:])
     text = room.error(1, "export", source, "--routing", "zipf:2")
-    assert "has no entries of routing zipf:2" in text and "hint: it has uniform, zipf:1" in text
+    assert "no cell has --routing zipf:2 (the table has uniform, zipf:1)" in text
     assert "unknown routing 'zpif'" in room.error(2, "export", source, "--routing", "zpif")
 
 
@@ -325,6 +325,6 @@ def test_ranks_and_sglangs_folders_are_picked(room):
     source = SOURCE / "tests/cli/files/table-triton.json"
     room.ok("export", source, "--format", "sglang", "--tp", "1", "--triton", "3.6.0", "-o", "out")
     assert (room.path / "out/configs/triton_3_6_0/E=8,N=14336,device_name=NVIDIA_H200.json").is_file()
-    assert "has no cells of tp 2" in room.error(1, "export", source, "--format", "vllm", "--tp", "2")
+    assert "no cell has --tp 2 (the table has 1)" in room.error(1, "export", source, "--format", "vllm", "--tp", "2")
     assert "is not a version such as 3.6.0" in room.error(2, "export", source, "--format", "sglang", "--triton", "../x")
     assert "--triton has no effect without --format sglang" in room.error(2, "export", source, "--format", "vllm", "--triton", "3")

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <system_error>
 
 #include "base/system/file.h"
 #include "cli/commands/command.h"
 #include "cli/commands/export_kernels.h"
 #include "cli/files/files.h"
+#include "cli/options/pick.h"
 #include "cli/text/output.h"
 #include "export/exporter.h"
 #include "export/serving/serving.h"
@@ -76,40 +76,19 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
   }
 }
 
-// The winners of those routings alone; choices are made from others too.
-TunedTable of_routings(TunedTable table, const ExportOptions& options, const Terminal& terminal) {
-  if (options.routings.empty()) return table;
-  std::vector<std::string> wanted, there;
-  for (const std::string& word : list_words(options.routings, "--routing", {}))
-    wanted.push_back(text(parse_routing(word)));
-  for (const Entry& entry : table.entries)
-    if (const std::string routing = text(entry.cell.routing); std::ranges::find(there, routing) == there.end())
-      there.push_back(routing);
-  for (const std::string& routing : wanted)
-    if (std::ranges::find(there, routing) == there.end())
-      throw Error(Exit::no, fmt::format("{} has no entries of routing {}", options.table, routing),
-                  fmt::format("it has {}", fmt::join(there, ", ")));
-  std::erase_if(table.entries, [&](const Entry& entry) {
-    return std::ranges::find(wanted, text(entry.cell.routing)) == wanted.end();
+// The winners of those routings, in layers that so many ranks share; choices are made from all routings.
+TunedTable picked(TunedTable table, const ExportOptions& options, const Terminal& terminal) {
+  if (options.routings.empty() && options.tp.empty()) return table;
+  CellOptions wanted;
+  wanted.routings = options.routings, wanted.tp = options.tp;
+  pick_entries(table, options.table, wanted);
+  if (!options.routings.empty() && !table.choices.empty()) {
+    note(terminal, "the robust choices are left out: they are made from all routings");
+    table.choices.clear();
+  }
+  std::erase_if(table.choices, [&](const RobustChoice& choice) {
+    return std::ranges::none_of(table.entries, [&](const Entry& one) { return one.cell.shape == choice.shape(); });
   });
-  if (!table.choices.empty()) note(terminal, "the robust choices are left out: they are made from all routings");
-  table.choices.clear();
-  return table;
-}
-
-// The cells of ranks of those numbers alone.
-TunedTable of_tp(TunedTable table, const ExportOptions& options) {
-  if (options.tp.empty()) return table;
-  const std::vector<int64_t> wanted = parse_integers(options.tp, "--tp", 1, kMaxSide);
-  std::set<int64_t> there;
-  for (const Entry& entry : table.entries) there.insert(entry.cell.shape.layer.tp);
-  for (const int64_t tp : wanted)
-    if (!there.contains(tp))
-      throw Error(Exit::no, fmt::format("{} has no cells of tp {}", options.table, tp),
-                  fmt::format("it has {}; tune with --tp {}", fmt::join(there, ", "), tp));
-  const auto other = [&](const Shape& shape) { return std::ranges::find(wanted, shape.layer.tp) == wanted.end(); };
-  std::erase_if(table.entries, [&](const Entry& entry) { return other(entry.cell.shape); });
-  std::erase_if(table.choices, [&](const RobustChoice& choice) { return other(choice.shape()); });
   return table;
 }
 
@@ -177,8 +156,7 @@ Exit run_export(ExportOptions options, const Invocation& invocation) {
   if (options.output == "-") options.output.clear();
   const Exporter& exporter = find_exporter(options.format);
   const Catalog catalog;
-  const TunedTable table =
-      of_tp(of_routings(read_table(options.table, catalog), options, invocation.terminal), options);
+  const TunedTable table = picked(read_table(options.table, catalog), options, invocation.terminal);
   if (!exporter.write && !exporter.server)
     return export_kernels(table,
                           {.table = options.table,

@@ -1,6 +1,5 @@
-// Launches one exported kernel from C++: the first plain forward cell of an export in bf16 or fp16 with random
-// operands, its time under a CUDA graph, what a launch costs the host beside cuLaunchKernelEx alone, whether two
-// launches give the same bits, and whether elements of every expert are those that the CPU computes.
+// Launches one exported kernel from C++: the first plain forward cell of an export in bf16 or fp16. Prints its time
+// under a CUDA graph, what a launch costs the host, and whether launches write every element with the same bits.
 //
 //   g++ -std=c++17 -I kernels/include -I /usr/local/cuda/include kernels/examples/launch.cpp -L kernels/lib -lmoetune \
 //       -Wl,-rpath,kernels/lib -L /usr/local/cuda/lib64/stubs -lcuda -o launch
@@ -9,7 +8,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -40,44 +38,6 @@ std::vector<std::uint16_t> random_elements(std::size_t count, const std::string&
         sign | (dtype == "bf16" ? 0x3e00 | (state >> 8 & 0xff) : 0x3000 | (state >> 8 & 0x7ff)));
   }
   return elements;
-}
-
-double value_of(std::uint16_t bits, const std::string& dtype) {
-  const int exponent_bits = dtype == "bf16" ? 8 : 5, mantissa_bits = 15 - exponent_bits;
-  const int bias = (1 << (exponent_bits - 1)) - 1, exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
-  const int mantissa = bits & ((1 << mantissa_bits) - 1);
-  const double sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == (1 << exponent_bits) - 1) return std::nan("");
-  if (exponent == 0) return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
-  return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
-}
-
-// Elements of y_e = x_e w_e^T that are wrong, of the first and the last row of each expert and some columns. An element
-// may differ by an ulp, and by what sums in fp32 lose.
-int count_wrong(const std::vector<std::uint16_t>& x, const std::vector<std::uint16_t>& w,
-                const std::vector<std::uint16_t>& y, const std::vector<std::int32_t>& m_sizes,
-                const moetune_request& request) {
-  const auto n = static_cast<std::size_t>(request.n), k = static_cast<std::size_t>(request.k);
-  const std::string dtype = request.dtype;
-  const double ulp = dtype == "bf16" ? 0x1p-7 : 0x1p-10;
-  int wrong = 0;
-  std::size_t first = 0;
-  for (std::size_t e = 0; e < m_sizes.size(); ++e) {
-    const auto rows = static_cast<std::size_t>(m_sizes[e]);
-    for (const std::size_t row : {first, first + rows - 1})
-      for (std::size_t i = 0; rows > 0 && i < 8; ++i) {
-        const std::size_t column = (i * n / 8 + 7 * e + row) % n;
-        double sum = 0, magnitude = 0;
-        for (std::size_t j = 0; j < k; ++j) {
-          const double term = value_of(x[row * k + j], dtype) * value_of(w[(e * n + column) * k + j], dtype);
-          sum += term, magnitude += std::abs(term);
-        }
-        const double difference = std::abs(value_of(y[row * n + column], dtype) - sum);
-        wrong += !(difference <= ulp * std::abs(sum) + 1e-6 * magnitude);
-      }
-    first += rows;
-  }
-  return wrong;
 }
 
 template <class T>
@@ -113,26 +73,6 @@ double host_time(Launch launch) {
   return best;
 }
 
-// The same of cuLaunchKernelEx alone, with a struct of the size that kernels take: it sorts no ids by expert.
-double host_time_of_driver(const std::string& folder, CUdeviceptr zeros, CUstream stream) {
-  CUmodule module = nullptr;
-  CUfunction function = nullptr;
-  CUdevice device = 0;
-  int major = 0;
-  require(cuCtxGetDevice(&device), "no device");
-  require(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "no device");
-  const std::string cubin = folder + (major == 9 ? "/route.sm_90a.cubin" : "/route.sm_80.cubin");
-  require(cuModuleLoad(&module, cubin.c_str()), cubin.c_str());
-  require(cuModuleGetFunction(&function, module, "route_int32"), "no kernel route_int32");
-  std::int32_t slots = 0, first = 0, rows = 0;
-  void* arguments[] = {&zeros, &zeros, &zeros, &slots, &first, &rows};
-  CUlaunchConfig config = {};
-  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = 1024, config.blockDimY = config.blockDimZ = 1;
-  config.hStream = stream;
-  return host_time([&] { require(cuLaunchKernelEx(&config, function, arguments, nullptr), "cannot launch"); });
-}
-
 int main(int count, char** words) try {
   if (count != 2) throw std::runtime_error("usage: launch FOLDER");
   require(cuInit(0), "no CUDA device");
@@ -164,10 +104,8 @@ int main(int count, char** words) try {
     m_sizes[e] =
         static_cast<std::int32_t>(rows / request.experts + (static_cast<std::int64_t>(e) < rows % request.experts));
   const auto elements = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
-  const std::vector<std::uint16_t> x_values = random_elements(elements(rows, request.k), request.dtype);
-  const std::vector<std::uint16_t> w_values =
-      random_elements(elements(request.experts * request.n, request.k), request.dtype);
-  const CUdeviceptr x = upload(x_values), w = upload(w_values);
+  const CUdeviceptr x = upload(random_elements(elements(rows, request.k), request.dtype));
+  const CUdeviceptr w = upload(random_elements(elements(request.experts * request.n, request.k), request.dtype));
   const CUdeviceptr y = upload(std::vector<std::uint16_t>(elements(rows, request.n), 0xffff));  // NaN
   const auto pointer = [](CUdeviceptr address) { return reinterpret_cast<const void*>(address); };
   const moetune_operand operands[] = {
@@ -204,15 +142,12 @@ int main(int count, char** words) try {
   std::sort(times.begin(), times.end());
   const bool same = download(y, elements(rows, request.n)) == first;
   const bool written = std::find(first.begin(), first.end(), 0xffff) == first.end();
-  const int wrong = count_wrong(x_values, w_values, first, m_sizes, request);
-  std::printf("%.2f us of the host a launch; cuLaunchKernelEx alone %.2f us\n", host_time(launch),
-              host_time_of_driver(words[1], upload(std::vector<std::int32_t>(1024)), stream));
-  std::printf("%.2f us a launch with operands in L2 where they fit; %s; %s; %s\n",
+  std::printf("%.2f us of the host a launch\n", host_time(launch));
+  std::printf("%.2f us a launch with operands in L2 where they fit; %s; %s\n",
               static_cast<double>(times[times.size() / 2]),
               same ? "repeated launches give the same bits" : "repeated launches DIFFER",
-              written ? "every element is written" : "some elements are NOT written",
-              wrong == 0 ? "those that were checked are right" : "some are WRONG");
-  return same && written && wrong == 0 ? 0 : 1;
+              written ? "every element is written" : "some elements are NOT written");
+  return same && written ? 0 : 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "error: %s\n", error.what());
   return 1;
