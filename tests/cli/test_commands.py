@@ -8,7 +8,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from conftest import CANDIDATE, CPU, FEW, LAYER, SLOW_TRIALS, TINY, validate
+from conftest import CANDIDATE, CPU, FEW, LAYER, TINY, validate
 
 
 def document(kind, room, *arguments, code=0):
@@ -25,13 +25,6 @@ def test_bench_always_has_the_default_and_the_baseline(room):
     points = document("bench", room, "bench", *TINY, "--candidate", CANDIDATE)["points"]
     assert [point["role"] for point in points] == ["candidate", "default", "baseline"]
     assert all(point["status"] == "ok" and point["measurement"]["samples"] == 11 for point in points)
-
-
-def test_bench_of_a_table_measures_its_winners(room):
-    table = room.json(room.made_table("moetune-table.json", tokens=(8,)))
-    points = document("bench", room, "bench", "--table", "moetune-table.json", *CPU)["points"]
-    assert points[0]["contender"]["candidate"] == table["entries"][0]["candidate"]
-    assert points[0]["role"].startswith("winner")
 
 
 @pytest.mark.parametrize("command", [["bench", *CPU, "--rounds", "1", "--table"], ["verify", *CPU, "--table"],
@@ -60,13 +53,6 @@ def test_nothing_that_options_pick_is_exit_1(room, command):
                            (["--suite", "hard"], "no cell has --suite hard")):
         assert words in room.error(1, *command, table, *options)
     assert "did you mean 'gpt-oss-20b'?" in room.error(2, *command, table, "--model", "gpt-oss-20c")
-
-
-@pytest.mark.parametrize("command", [["bench", "--rounds", "3"], ["verify"]])
-def test_results_are_written_as_json(room, command):
-    room.ok(*command, *TINY, "-o", "results.json")
-    validate(command[0], room.path / "results.json")
-    assert all(point.get("measurement", {"samples": 3})["samples"] == 3 for point in room.json("results.json")["points"])
 
 
 def test_a_candidate_takes_what_it_does_not_name_from_the_default(room):
@@ -118,11 +104,6 @@ def test_verify_catches_a_wrong_kernel(planted):
     validate("verify", text=result.stdout)
     point, = json.loads(result.stdout)["points"]
     assert point["status"] == "wrong_result" and point["verdict"]["mismatches"] == 1
-
-
-def test_verify_of_a_table(room):
-    room.made_table("moetune-table.json", tokens=(8,))
-    assert "1 of 1 candidate right in 1 cell." in room.ok("verify", "--table", "moetune-table.json", *CPU).stdout
 
 
 def test_verify_draws_from_a_space_by_seed(room):
@@ -355,15 +336,6 @@ def test_lookup_tells_how_good_the_match_is(room):
     assert answer["match"] == "none"
 
 
-def test_lookup_for_another_device_says_so(room):
-    table = room.json(room.made_table())
-    table["device"]["name"] = "NVIDIA H200"
-    room.write("h200.json", table)
-    asked = ["lookup", "h200.json", *LAYER, "--tokens", "8"]
-    assert document("lookup", room, *asked, *CPU)["answers"][0]["match"] == "other_device"
-    assert "NVIDIA H200" in room.ok(*asked).stdout
-
-
 # compile
 
 def test_show_unit_needs_no_toolkit(room):
@@ -435,20 +407,6 @@ def test_merge(room):
     assert "a merge needs two files or more" in room.error(2, "merge", "a.json")
 
 
-def test_merge_conflicts_need_a_preference(room):
-    table = room.json(room.made_table("a.json"))
-    table["entries"][0]["measurement"]["median_us"] *= 0.9
-    table["entries"][0]["measurement"]["low_us"] *= 0.9
-    room.write("b.json", table)
-    text = room.error(1, "merge", "a.json", "b.json", "-o", "both.json")
-    assert "conflict: custom/" in text and "--prefer" in text
-    assert not (room.path / "both.json").exists()
-    room.ok("merge", "a.json", "b.json", "--prefer", "fastest", "-o", "both.json")
-    assert room.json("both.json")["entries"][0]["measurement"]["median_us"] == pytest.approx(
-        table["entries"][0]["measurement"]["median_us"], rel=1e-4)
-    assert "did you mean 'fastest'?" in room.error(2, "merge", "a.json", "b.json", "--prefer", "fastst")
-
-
 # list and doctor
 
 @pytest.mark.parametrize("what", ["variants", "knobs", "models", "routings", "spaces", "suites", "formats", "devices",
@@ -518,16 +476,6 @@ def test_measured_rates_go_into_the_table(room):
     device["device"]["name"] = "another"
     room.write("another.json", doctor)
     assert "the file tells of another, not of" in room.error(2, "tune", *TINY, *FEW, "--measured", "another.json")
-
-
-def test_interrupted_bench_is_130(planted):
-    process = planted.start("bench", *CPU, *LAYER, "--tokens", "1-40", "--rounds", "50", env=SLOW_TRIALS)
-    for line in process.stderr:
-        if line.startswith("[2/"):
-            break
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode == 130
 
 
 # fp8

@@ -11,13 +11,6 @@ COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "
             "list", "doctor", "replay", "completions"]
 
 
-def test_alone_it_prints_its_help(room):
-    result = room.ok()
-    assert "Usage: moetune COMMAND" in result.stdout
-    assert result.stderr == ""
-    assert room.ok("--help").stdout == result.stdout
-
-
 def test_help_names_every_command_and_no_hidden_one(room):
     text = room.ok("--help").stdout
     for command in COMMANDS:
@@ -50,12 +43,6 @@ def test_options_of_examples_exist(room, command):
         assert re.search(rf"(^|[\s,]){option}\b", declared), option
 
 
-def test_no_line_of_help_is_wider_than_80_columns(room):
-    for command in [[], *([command] for command in COMMANDS)]:
-        for line in room.ok(*command, "--help").stdout.splitlines():
-            assert len(line) <= 80, (command, line)
-
-
 def help_on_a_terminal(room, columns, *command):
     master, slave = pty.openpty()
     try:
@@ -82,10 +69,6 @@ def test_help_fits_the_terminal(room, columns, widest):
         assert len(lines) > 10
         for line in lines:
             assert len(line) <= widest, (command, line)
-
-
-def test_a_wider_terminal_gets_longer_lines(room):
-    assert max(map(len, help_on_a_terminal(room, 100, "tune").splitlines())) > 80
 
 
 def test_errors_leave_standard_output_empty(room):

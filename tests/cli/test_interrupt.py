@@ -37,15 +37,6 @@ def test_ctrl_c_then_resume_repeats_no_trial(planted):
     assert all(entry["complete"] for entry in planted.json("moetune-table.json")["entries"])
 
 
-def test_sigterm_is_like_ctrl_c(planted):
-    process = start(planted)
-    planted.wait_for_trials(process, 2)
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode == 130
-    validate("table", planted.path / "moetune-table.json")
-
-
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
 def test_a_command_without_results_so_far_ends_at_once(room, sent):
     process = room.start("doctor", *CPU, preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL))  # nohup ignores it
@@ -231,37 +222,6 @@ def test_kill_9_of_the_worker_at_random_moments(planted, strategy):
     assert kills == MOMENTS
 
 
-def test_kill_9_of_the_worker_costs_one_trial(planted):
-    process = start(planted)
-    planted.wait_for_trials(process, 4)
-    os.kill(worker_of(process.pid), signal.SIGKILL)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    bad = [line for line in planted.journal() if line.get("status", "ok") != "ok"]
-    assert len(bad) <= 1
-    for line in bad:
-        assert line["status"] == "crashed" and "signal 9" in line["reason"]
-    assert all(entry["complete"] for entry in planted.json("moetune-table.json")["entries"])
-
-
-def test_a_candidate_that_crashes_is_recorded_and_the_rest_goes_on(planted):
-    planted.ok("tune", *TINY, "--strategy", "exhaustive", env={"MOETUNE_PLANT": "crash:block_m=96 block_n=256"})
-    bad = [line for line in planted.journal() if line.get("status", "ok") != "ok"]
-    assert bad and all(line["candidate"]["block_n"] == 256 for line in bad)
-    assert all(line["status"] == "crashed" and line["reason"] for line in bad)
-    entry, = planted.json("moetune-table.json")["entries"]
-    assert entry["candidates"]["failed"] == len(bad)
-    assert entry["candidate"] not in [line["candidate"] for line in bad]
-
-
-def test_wrong_candidates_never_win(planted):
-    planted.ok("tune", *TINY, env={"MOETUNE_PLANT": "wrong:threads=1"})
-    entry, = planted.json("moetune-table.json")["entries"]
-    assert entry["candidate"]["threads"] != 1
-    bad = [line for line in planted.journal() if line.get("status") == "wrong_result"]
-    assert bad and all("planted" in line["reason"] for line in bad)
-
-
 def test_a_cell_without_a_correct_candidate_is_exit_1(planted):
     result = planted.run("tune", *TINY, env={"MOETUNE_PLANT": "wrong:"})
     assert result.returncode == 1
@@ -359,25 +319,6 @@ def test_who_replaces_a_table_that_is_being_tuned_is_refused(planted):
     planted.ok("merge", "moetune-table.json", "other.json", "-o", "moetune-table.json")
     assert len(planted.json("moetune-table.json")["entries"]) == 3
     assert "moetune-table.json.lock" not in planted.files()
-
-
-def test_two_tuners_on_two_devices_with_their_own_outputs(planted):
-    process = start(planted)
-    planted.wait_for_trials(process, 1)
-    planted.ok("tune", *TINY, *FEW, "-o", "other.json", env=elsewhere(planted))
-    process.kill()
-    process.communicate()
-
-
-def test_a_killed_tuners_journal_is_free_on_another_device(planted):
-    process = start(planted)
-    planted.wait_for_trials(process, 3)
-    process.kill()
-    process.communicate()
-    before = trials(planted.journal())
-    planted.ok("tune", *CELLS, "--resume", env=elsewhere(planted))
-    after = trials(planted.journal())
-    assert after[:len(before)] == before and len(after) == len(set(after)) > len(before)
 
 
 def test_bench_and_check_respect_the_lock(planted):

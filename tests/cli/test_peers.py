@@ -128,10 +128,6 @@ def test_wrong_options(arguments, words):
     assert words in refused(TABLE, *arguments)
 
 
-def test_no_table():
-    assert "no table is given" in refused()
-
-
 def test_cells_of_several_tables_are_taken_once(peers, tmp_path):
     other = table(id="b", m_sizes=[2, 2, 2, 2])
     (tmp_path / "one.json").write_text(json.dumps(table()))
@@ -221,13 +217,6 @@ def test_each_row_has_a_slot_and_no_expert_a_token_twice(libraries, m_sizes, tok
         begin += m
 
 
-def test_rows_of_real_cells_have_slots(peers, libraries):
-    for entry in peers.read_entries([TABLE]):
-        tokens, top_k = entry["cell"]["tokens"], entry["cell"]["top_k"]
-        slots = libraries.slots_of_rows(entry["m_sizes"], tokens, top_k, list(range(tokens)))
-        assert sorted(slots) == list(range(tokens * top_k))
-
-
 def test_blocks_are_padded_expert_by_expert(libraries):
     ids, experts = libraries.blocks_of_slots([3, 0, 5], [10, 11, 12, 20, 21, 22, 23, 24], 4, 99)
     assert ids == [10, 11, 12, 99, 20, 21, 22, 23, 24, 99, 99, 99]
@@ -249,17 +238,6 @@ def test_files_of_vllm_give_the_nearest_token_count(libraries):
     (4128, (128, 128, 64, 16, 8, 3))])
 def test_other_layers_get_the_default(libraries, tokens, config):
     assert libraries.vllm_config(32, 2880, tokens) == (config, "vLLM's default")
-
-
-def test_carried_configurations_are_those_of_the_files(libraries):
-    folder = SOURCE.parent / "shared/data/vllm_configs"
-    if not folder.exists():
-        pytest.skip("the files are not here")
-    for (experts, width), carried in libraries.VLLM_H200.items():
-        file = json.loads((folder / f"E={experts},N={width},device_name=NVIDIA_H200.json").read_text())
-        keys = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
-        assert carried == {int(tokens): tuple(config[key] for key in keys)
-                           for tokens, config in file.items() if tokens.isdigit()}
 
 
 @pytest.mark.parametrize("m_sizes", [[1] * 8, [64] * 8, [1024] * 8])

@@ -1,9 +1,6 @@
 """tune --shard: each machine tunes its part of the cells, and merge makes of them what one run makes."""
 import copy
-import itertools
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -91,15 +88,6 @@ def test_shard_1_of_1_and_a_single_task_have_all_cells(room):
         assert "shard" not in result.stderr
 
 
-def test_every_cell_is_in_one_shard(room):
-    plans = [json.loads(room.ok("tune", *SWEEP, "--dry-run", "--format", "json", "--shard", f"{i}/4").stdout)
-             for i in (1, 2, 3, 4)]
-    assert sorted(len(plan["cells"]) for plan in plans) == [1, 1, 2, 2]
-    cells = [json.dumps(cell["cell"]) for cell in itertools.chain(*(plan["cells"] for plan in plans))]
-    assert len(set(cells)) == 6
-    assert plans[1]["files"] == {"output": "moetune-table.2-of-4.json", "journal": "moetune-table.2-of-4.json.journal.jsonl"}
-
-
 def test_a_shard_without_cells_leaves_an_empty_table(room):
     few = [*CPU, *LAYER, "--tokens", "8,16", *ONE, "-o", "table.json"]
     for i in (1, 2, 3):
@@ -174,14 +162,6 @@ def test_an_interrupted_shard_is_named_where_it_goes_on(planted):
     assert after[:len(before)] == before and len(after) == len(set(after)) == 3 * 8
 
 
-def test_wrong_shards_are_refused(room):
-    for shard in ("2", "0/4", "5/4", "x/4"):
-        assert "--shard" in room.error(2, "tune", *SWEEP, "--shard", shard)
-    text = room.error(2, "tune", *SWEEP, env={"PMIX_RANK": "1"})
-    assert "nothing tells the number of ranks" in text and "hint: pass --shard i/n" in text
-    assert room.files() == []
-
-
 def test_the_batch_script_starts_a_task_with_the_options(room):
     srun = room.path / "srun"
     srun.write_text('#!/bin/sh\nSLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 exec "$@"\n')
@@ -209,17 +189,3 @@ def test_the_trial_with_slurm_tells_what_is_missing(room):
     result = subprocess.run([sys.executable, SOURCE / "scripts/slurm_trial"], env=env, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, universal_newlines=True, check=False)
     assert result.returncode == 3 and "slurm_trial: not found: munged, slurmctld, slurmd" in result.stderr
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="the trial is for root")
-def test_the_trial_with_slurm_tells_that_there_is_no_moetune(room):
-    scripts, bin_ = room.path / "share/moetune/scripts", room.path / "bin"
-    scripts.mkdir(parents=True), bin_.mkdir()
-    shutil.copy(SOURCE / "scripts/slurm_trial", scripts)
-    for name in ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue"):
-        (bin_ / name).symlink_to(shutil.which("false"))
-    env = {name: value for name, value in room.env.items() if name != "MOETUNE"}
-    result = subprocess.run([sys.executable, scripts / "slurm_trial"], env={**env, "PATH": str(bin_)}, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, universal_newlines=True, check=False)
-    assert result.returncode == 3
-    assert result.stderr.startswith("slurm_trial: there is no moetune: build or install it"), result.stderr

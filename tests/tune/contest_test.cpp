@@ -117,18 +117,6 @@ TEST(Choose, OperandsAreMadeAnewForEachLook) {
   EXPECT_EQ(choosing.backend.count("sample " + text(kBoth)), 80);
 }
 
-TEST(Choose, NoiseDoesNotChangeIt) {
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
-    Choosing choosing;
-    choosing.backend.script.noise = {.sigma = 0.005, .drift = 0.05};
-    choosing.request.rounds = 21;
-    const std::vector<RobustChoice> choices = choosing.run();
-    ASSERT_EQ(choices.size(), 1u);
-    EXPECT_EQ(choices[0].candidate(), kBoth) << seed;
-    EXPECT_LT(uncertainty(choices[0]), 0.06);
-  }
-}
-
 TEST(Choose, AContenderWithAWrongResultInOneCellDropsOut) {
   Choosing choosing;
   choosing.backend.script.verify = [&](const Contender& contender) {
@@ -244,23 +232,6 @@ TEST(Choose, NoCellBeginsAfterTheEndOfTheTime) {
   EXPECT_EQ(choosing.notes[0],
             "the time budget is spent: custom up, fwd bf16: 4 experts, top 2, n 64, k 32 gets no choice; "
             "run again with --append");
-}
-
-TEST(Choose, ALostDeviceThrows) {
-  Choosing choosing;
-  choosing.backend.script.load = [](const Problem&) { throw machine_error("the device is gone"); };
-  EXPECT_EQ(error_of([&] { choosing.run(); }).what, "the device is gone");
-}
-
-TEST(Choose, TakesTheTableOfARun) {
-  fake::Tuning tuning;
-  tuning.request.cells = {small_cell(16), small_cell(16, "zipf:1"), small_cell(64), small_cell(64, "zipf:1")};
-  const TunedTable table = tuning.run();
-  const std::atomic<bool> stop{false};
-  const std::vector<RobustChoice> choices =
-      measure_choices(table, tuning.backend, {.bucket_loss = 0.02, .rounds = 5}, {}, stop);
-  ASSERT_EQ(choices.size(), 1u);
-  EXPECT_EQ(choices[0].candidate(), fake::best_of_small_space());
 }
 
 std::vector<Candidate> contenders(const std::vector<Entry>& entries) {

@@ -291,19 +291,5 @@ TEST(Resume, ATrialThatIsInTheJournalTwiceCountsOnce) {
   EXPECT_EQ(entry.measured, 49);
 }
 
-TEST(Resume, AnInterruptedRunEndsAsAWholeOneWould) {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "run.jsonl";
-  run_and_die(path, 30, "random");
-  Tuning resumed, whole;
-  resumed.request.strategy = whole.request.strategy = "random";
-  resumed.before = read_journal(path, built_in());
-  const Entry a = resumed.run_one(), b = whole.run_one();
-  EXPECT_EQ(a.candidate, b.candidate);
-  EXPECT_EQ(a.ties, b.ties);
-  EXPECT_EQ(a.measured, b.measured);
-  EXPECT_EQ(a.rivals.size(), b.rivals.size());
-}
-
 }  // namespace
 }  // namespace moetune

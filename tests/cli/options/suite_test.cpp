@@ -191,12 +191,6 @@ TEST(Suite, RecordedPutsEveryLayerBesideBalancedRowsOfTheSameMean) {
                        {"balanced up", 1}, {"balanced down", 1}, {"trace up", 11}, {"trace down", 11}}));
 }
 
-TEST(Suite, TakesASeedForPartsThatNameNone) {
-  CellOptions options = suite("hopper-peers");
-  options.seed = "5";
-  for (const Cell& cell : make_cells(options)) EXPECT_EQ(cell.seed, 5u);
-}
-
 TEST_F(SuiteFile, KeepsTheSeedsThatItNames) {
   CellOptions options = suite(write(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8, "seed": 3},
                                         {"experts": 8, "top_k": 1, "n": 8, "k": 8}])"));
@@ -229,15 +223,6 @@ TEST_F(SuiteFile, KeysOfDxAreTheirOptions) {
   ASSERT_EQ(cells.size(), 2u);
   EXPECT_EQ(text(cells[0].shape.fusion), "permute_x+sum_slots");
   EXPECT_EQ(text(cells[1].shape.fusion), "permute_y+topk_weights+weight_gradient");
-}
-
-TEST_F(SuiteFile, ScaledModelsAndBothPermutations) {
-  const auto cells = make_cells(suite(write(
-      R"([{"model": "gpt-oss-20b", "hidden": 64, "intermediate": 32, "projection": "up,down", "permute_x": true}])")));
-  ASSERT_EQ(cells.size(), 2u);
-  EXPECT_EQ(cells[0].shape.layer.k, 64);
-  EXPECT_TRUE(cells[0].shape.fusion.permute_x);
-  EXPECT_FALSE(cells[1].shape.fusion.permute_x);
 }
 
 TEST_F(SuiteFile, PartsFollowEachOtherAndCellsAreTakenOnce) {

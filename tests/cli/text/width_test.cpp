@@ -4,8 +4,6 @@
 #include "base/text/units.h"
 #include "built_in.h"
 #include "cli/tables/bench_results.h"
-#include "cli/tables/check_output.h"
-#include "cli/tables/verdicts.h"
 #include "cli/text/headed_tables.h"
 
 namespace moetune {
@@ -102,57 +100,6 @@ TEST(Width, OfATrainingStep) {
   for (const std::string words : {"nemotron-3-super-120b training step, bf16: 512 experts, top 22, hidden 1024,",
                                   "speedup of winners", "torch-grouped-mm (peer)", "720 µs to 5.28 ms"})
     EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
-}
-
-TEST(Width, OfVerify) {
-  Verdicts verdicts;
-  verdicts.cells = verdicts.asked = 1;
-  for (const Entrant& entrant : work_of(64).entrants)
-    if (entrant.contender.baseline.empty())
-      verdicts.findings.push_back(
-          {.cell = cell_of(64),
-           .candidate = entrant.contender.candidate,
-           .name = entrant.name,
-           .verdict = {.ok = true, .reason = {}, .elements = 12345678, .normalised_error = 1e-3},
-           .repetition = Repetition{.launches = 10000000, .different = 0, .reason = {}}});
-  verdicts.pruned
-      ["tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can "
-       "count"] = 12;
-  const std::string told = summary(verdicts, {}, {}, false);
-  expect_narrow(told);
-  EXPECT_TRUE(holds(told, "| wgmma, the default ")) << told;
-  EXPECT_TRUE(holds(told, "| mma group=3 ")) << told;
-  const std::string all = summary(verdicts, {}, {}, true);
-  for (const VerifyResult& finding : verdicts.findings) EXPECT_TRUE(holds(all, text(finding.candidate))) << all;
-}
-
-TEST(Width, OfCheck) {
-  TunedTable table;
-  std::vector<CellFinding> findings;
-  for (const int64_t tokens : {64, 4096}) {
-    Entry entry;
-    entry.cell = cell_of(tokens);
-    entry.candidate = work_of(64).entrants[0].contender.candidate;
-    table.entries.push_back(entry);
-    CellFinding finding;
-    finding.cell = entry.cell;
-    finding.finding = tokens == 64 ? Finding::equivalent : Finding::inconclusive;
-    finding.change = {0.012, -0.034, 0.056};
-    finding.control = tokens == 64 ? "cublas-grouped" : "cublas-loop";
-    finding.reason =
-        "its ratio to cublas-loop changed by +1.2 % (-3.4 % to +5.6 %); 160 rounds cannot tell that ratio "
-        "from noise";
-    finding.detectable = tokens == 64 ? 0.0984 : 0.1234;
-    finding.before_seconds = 123e-6, finding.now.time.value = 125e-6, finding.rounds = 40;
-    findings.push_back(finding);
-  }
-  const std::string told = findings_text({.findings = findings}, table, {}, false);
-  expect_narrow(told);
-  EXPECT_TRUE(holds(told, "longer cublas-grouped or")) << told;
-  EXPECT_TRUE(holds(told, "| 9.8 % | equivalent   |")) << told;
-  EXPECT_TRUE(holds(told, "|  12 % | inconclusive |")) << told;
-  const std::string all = findings_text({.findings = findings}, table, {}, true);
-  EXPECT_TRUE(holds(all, text(table.entries[0].candidate))) << all;
 }
 
 TEST(HeadedTables, TellAHeadingOnceAndNestItInMarkdown) {

@@ -1,4 +1,4 @@
-// Strategies: order, completeness, seeds, and replay of a recorded exhaustive journal.
+// Strategies: order, completeness and seeds.
 #include "tune/search/strategy.h"
 
 #include <gtest/gtest.h>
@@ -8,9 +8,6 @@
 
 #include "built_in.h"
 #include "error_of.h"
-#include "record/journal/journal.h"
-#include "record/open_journal.h"
-#include "temporary_folder.h"
 #include "tune/fake_backend.h"
 
 namespace moetune {
@@ -130,56 +127,6 @@ TEST(Strategy, UnknownNameTellsTheNearest) {
   EXPECT_EQ(caught.exit, Exit::request);
   EXPECT_EQ(caught.what, "unknown strategy 'randon'");
   EXPECT_EQ(caught.hint, "did you mean 'random'?");
-}
-
-// A recorded exhaustive run stands in for the device: what a strategy would have found after some trials.
-double best_after(Strategy& strategy, const std::vector<Trial>& recorded, size_t trials) {
-  double best = 1;
-  for (size_t i = 0; i < trials; ++i) {
-    const std::optional<Ask> next = strategy.ask();
-    if (!next) break;
-    const auto trial =
-        std::find_if(recorded.begin(), recorded.end(), [&](const Trial& t) { return t.candidate == next->candidate; });
-    EXPECT_NE(trial, recorded.end()) << text(next->candidate);
-    if (trial == recorded.end()) break;
-    strategy.tell(*trial);
-    best = std::min(best, trial->measurement.time.value);
-  }
-  return best;
-}
-
-std::vector<Trial> recorded_journal(const std::filesystem::path& path) {
-  fake::FakeBackend backend;
-  const JournalHeader header{.cells = {fake::small_cell()},
-                             .device = backend.device(),
-                             .environment = backend.environment(),
-                             .space = "small",
-                             .strategy = "exhaustive",
-                             .seed = 0};
-  Journal journal = create_journal(path, header);
-  for (const Candidate& candidate : legal()) {
-    Trial trial;
-    trial.candidate = candidate;
-    trial.verdict = fake::right();
-    trial.measurement = summarise(backend.sample(fake::contender(candidate), {.blocks = 3}));
-    journal.finished(id(fake::small_cell()), trial);
-  }
-  return read_journal(path, built_in()).trials.at(id(fake::small_cell()));
-}
-
-TEST(StrategyReplay, ExhaustiveFindsTheBestOfTheJournal) {
-  const TemporaryFolder folder;
-  const std::vector<Trial> recorded = recorded_journal(folder.path() / "journal.jsonl");
-  EXPECT_NEAR(best_after(*over("exhaustive", legal()), recorded, 48), 100e-6, 1e-9);
-}
-
-TEST(StrategyReplay, HalfOfARandomSearchFindsTheBestHalfOfTheTime) {
-  const TemporaryFolder folder;
-  const std::vector<Trial> recorded = recorded_journal(folder.path() / "journal.jsonl");
-  int found = 0;
-  for (uint64_t seed = 0; seed < 200; ++seed)
-    found += best_after(*over("random", legal(), seed), recorded, 24) < 100.1e-6;
-  EXPECT_NEAR(found, 100, 35);
 }
 
 }  // namespace

@@ -200,17 +200,6 @@ TEST(Space, AnotherDeviceKindIsNotCounted) {
   EXPECT_EQ(enumerate(space, shape(), DeviceInfo()).total, 0);
 }
 
-TEST(Space, TooManyCandidatesAreRefused) {
-  SearchSpace space = load_space("full", built_in());
-  keep_variants(space, {"mma"}, built_in());
-  set_values(space, "block_m=16-256+1", built_in());
-  set_values(space, "block_n=16-256+1", built_in());
-  set_values(space, "block_k=1-128", built_in());
-  EXPECT_NE(std::string(error_of([&] { enumerate(space, shape(), device_of_arch("sm_80")); }).what)
-                .find("has over 5000000 candidates"),
-            std::string::npos);
-}
-
 TEST(Device, JsonRoundTrips) {
   DeviceInfo device = device_of_arch("sm_90a");
   device.name = "NVIDIA H200";
@@ -314,13 +303,6 @@ TEST(Draw, UsesASmallSpaceUpAsTheEnumerationDoes) {
   EXPECT_EQ(std::set<Candidate>(drawn.legal.begin(), drawn.legal.end()),
             std::set<Candidate>(all.legal.begin(), all.legal.end()));
   EXPECT_NE(drawn.legal, all.legal);
-}
-
-TEST(Draw, TakesFromASpaceTooLargeToList) {
-  SearchSpace space = only("wgmma");
-  set_values(space, "addressing=base,pointers", built_in());
-  EXPECT_THROW(enumerate(space, shape(), device_of_arch("sm_90a")), Error);
-  EXPECT_EQ(draw(space, shape(), device_of_arch("sm_90a"), 50, 1).legal.size(), 50u);
 }
 
 TEST(Draw, OfNothingIsNothing) {
