@@ -1,15 +1,5 @@
 /* Launches kernels that `moetune export --format kernels` wrote: the C interface of libmoetune.so, which finds the CUDA
- * driver at run time and needs no other library.
- *
- *   moetune_library* library;
- *   const moetune_kernel* kernel;
- *   moetune_workspace* workspace;
- *   moetune_request request = {"fwd", "bf16", "plain", 128, 8, 1536, 2048};
- *   moetune_open("kernels", 0, &library);
- *   moetune_make_workspace(library, &request, 1, 4096, &workspace);
- *   moetune_pick(library, &request, 256, 0, &kernel);
- *   moetune_operand operands[] = {{"x", x, -1}, {"w", w, -1}, {"y", y, -1}, {"m_sizes", m_sizes, -1}};
- *   moetune_launch(kernel, 256, -1, workspace, operands, 4, stream);
+ * driver at run time and needs no other library. The README.md of an export shows how the calls follow one another.
  *
  * Functions return 0, or another number after a failure; then moetune_error() says what was wrong. All may be called
  * from any thread. Objects belong to the CUDA context that was current in moetune_open (without one, the primary

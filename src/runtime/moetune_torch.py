@@ -1,12 +1,6 @@
 """PyTorch operators on kernels that `moetune export --format kernels` wrote: a router's rows sorted by expert, grouped
 GEMMs of an MoE layer, and their gradients if the export has kernels of dx and dw. Shapes are known without a device
-(fake tensors, torch.compile), launches wait for nothing, CUDA graphs capture them.
-
-    m_sizes, gather = route("kernels", topk_ids, experts=128)
-    up = grouped_gemm("kernels", x, w_up, m_sizes, gather, top_k=8, fusion="permute_x")
-    down = grouped_gemm("kernels", hidden, w_down, m_sizes, gather, topk_weights, top_k=8,
-                        fusion="permute_y+topk_weights")
-    up = scaled_grouped_gemm("kernels", x, w_up, x_scales, w_scales, m_sizes, gather, top_k=8, fusion="permute_x")
+(fake tensors, torch.compile), launches wait for nothing, CUDA graphs capture them. README.md has an example.
 
 Fusions, as moetune names them: "plain" (rows in expert order in and out), "permute_x" (x is [tokens, k], rows are
 gathered while they are loaded), "permute_y" (y is by slot = token * top_k + choice, rows are scattered while they are

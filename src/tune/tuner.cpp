@@ -1,4 +1,4 @@
-// The loop over the candidates of a cell. One trial: trial.cpp; the choice of the winner: final.cpp; the cells:
+// The loop over the candidates of a cell. One trial: cell_run.cpp; the choice of the winner: final.cpp; the cells:
 // run.cpp.
 #include "tune/tuner.h"
 

@@ -20,7 +20,7 @@
 #include "cli/files/files.h"
 #include "cli/options/cells.h"
 #include "cli/options/device_options.h"
-#include "cli/options/pick.h"
+#include "cli/options/contenders.h"
 #include "cli/signals.h"
 #include "cli/tables/check_output.h"
 #include "cli/text/output.h"

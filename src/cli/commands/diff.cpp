@@ -10,7 +10,7 @@
 #include "check/differences.h"
 #include "cli/commands/command.h"
 #include "cli/options/cells.h"
-#include "cli/options/pick.h"
+#include "cli/options/contenders.h"
 #include "cli/tables/winners.h"
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"

@@ -11,7 +11,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/export_kernels.h"
 #include "cli/files/files.h"
-#include "cli/options/pick.h"
+#include "cli/options/contenders.h"
 #include "cli/text/output.h"
 #include "export/exporter.h"
 #include "export/serving/serving.h"

@@ -25,8 +25,7 @@ namespace moetune {
 namespace {
 
 constexpr const char* kSpace = "quick";
-constexpr size_t kCompileBatch = 64;       // kernels at a time: each batch has a time limit
-constexpr const char* kOfSpace = "space";  // the role of candidates that nobody named
+constexpr size_t kCompileBatch = 64;  // kernels at a time: each batch has a time limit
 
 struct VerifyOptions {
   CellOptions cells;
@@ -43,7 +42,7 @@ CandidateSource source_of(const VerifyOptions& options, const DeviceInfo& device
 
 // One compiled candidate; after a good verdict it is launched again for `seconds`.
 void verify_one(VerifyResult& finding, double seconds, Backend& backend) {
-  const Contender contender{.baseline = "", .candidate = finding.candidate};
+  const Contender& contender = finding.entrant.contender;
   try {
     finding.verdict = backend.verify(contender);
     if (!finding.verdict.ok) finding.status = Status::wrong_result, finding.reason = finding.verdict.reason;
@@ -71,11 +70,8 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
   };
   std::vector<VerifyResult> compilable;
   for (const Entrant& entrant : work.entrants) {
-    VerifyResult finding{.cell = work.cell,
-                         .candidate = entrant.contender.candidate,
-                         .name = entrant.name,
-                         .of_space = entrant.role == kOfSpace};
-    if (const auto reason = cannot_run(finding.candidate, problem.shape, backend.device())) {
+    VerifyResult finding{.cell = work.cell, .entrant = entrant};
+    if (const auto reason = cannot_run(entrant.contender.candidate, problem.shape, backend.device())) {
       finding.status = Status::illegal, finding.reason = *reason;
       add(std::move(finding));
     } else {
@@ -86,7 +82,8 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
   for (size_t begin = 0; begin < compilable.size() && !stop; begin += kCompileBatch) {
     const std::span<VerifyResult> batch =
         std::span(compilable).subspan(begin, std::min(kCompileBatch, compilable.size() - begin));
-    const std::vector<CompileResult> compiled = backend.compile(problem.shape, mapped(batch, &VerifyResult::candidate));
+    const auto candidate_of = [](const VerifyResult& finding) { return finding.entrant.contender.candidate; };
+    const std::vector<CompileResult> compiled = backend.compile(problem.shape, mapped(batch, candidate_of));
     for (size_t i = 0; i < batch.size() && !stop; ++i) {
       VerifyResult& finding = batch[i];
       finding.status = compiled[i].status, finding.reason = compiled[i].reason;
@@ -183,12 +180,7 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
           break;
       } catch (const OutOfMemory& error) {
         for (const Entrant& entrant : one.entrants)
-          verdicts.findings.push_back({.cell = one.cell,
-                                       .candidate = entrant.contender.candidate,
-                                       .name = entrant.name,
-                                       .status = Status::launch_error,
-                                       .reason = error.what(),
-                                       .no_memory = true});
+          verdicts.findings.push_back({one.cell, entrant, Status::launch_error, error.what(), true});
       }
       ++verdicts.cells;
     }

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "cli/options/pick.h"
 #include "variant/variant.h"
 
 namespace moetune {

@@ -33,6 +33,11 @@ struct CellWork {
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
                                 const Terminal& terminal);
 
+/// Leaves the entries whose cells match all options; a list is matched by any of its words, and options that are not
+/// given match every cell. Throws Exit::request for words that cannot be read, Exit::no where nothing is left: the
+/// sentence tells what the table has. `file` names it there.
+void pick_entries(TunedTable& table, const std::string& file, const CellOptions& options);
+
 std::vector<Cell> cells_of(const std::vector<CellWork>& work);
 
 /// Gives candidates that name only some knobs the values of their variant's default for the problem.

@@ -1,5 +1,5 @@
 // One criterion an option.
-#include "cli/options/pick.h"
+#include "cli/options/contenders.h"
 
 #include <fmt/format.h>
 

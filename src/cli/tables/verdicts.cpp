@@ -45,7 +45,7 @@ std::string answer(const Verdicts& verdicts, const std::vector<VerifyResult>& fa
 std::vector<std::string> row_of(const VerifyResult& finding, bool verbose) {
   const Verdict& verdict = finding.verdict;
   const bool ran = verdict.elements > 0;
-  return {verbose ? text(finding.candidate) : finding.name,
+  return {verbose ? text(finding.entrant.contender.candidate) : finding.entrant.name,
           finding.status == Status::ok ? "right" : std::string(name(finding.status)),
           ran ? fmt::format("{}", verdict.elements) : "",
           ran ? fmt::format("{:.1e}", verdict.normalised_error) : "",
@@ -70,12 +70,14 @@ std::vector<HeadedTable> tables_of(const std::vector<VerifyResult>& findings, bo
 }
 
 std::string reason_of(const VerifyResult& finding) {
-  return fmt::format("{}, {}: {}: {}", id(finding.cell), finding.name, name(finding.status), finding.reason);
+  return fmt::format("{}, {}: {}: {}", id(finding.cell), finding.entrant.name, name(finding.status), finding.reason);
 }
 
 }  // namespace
 
-bool is_pruned(const VerifyResult& finding) { return finding.of_space && finding.status == Status::spills; }
+bool is_pruned(const VerifyResult& finding) {
+  return finding.entrant.role == kOfSpace && finding.status == Status::spills;
+}
 bool is_failed(const VerifyResult& finding) { return finding.status != Status::ok && !is_pruned(finding); }
 
 std::string fault_of(const Verdicts& verdicts) {
@@ -88,14 +90,14 @@ std::string again(const VerifyResult& finding, const DeviceOptions& device) {
   std::vector<std::string> argv = {"moetune", "verify"};
   std::ranges::move(device_arguments(device), std::back_inserter(argv));
   std::ranges::move(cell_arguments(finding.cell), std::back_inserter(argv));
-  argv.insert(argv.end(), {"--candidate", text(finding.candidate)});
+  argv.insert(argv.end(), {"--candidate", text(finding.entrant.contender.candidate)});
   if (finding.repetition) argv.insert(argv.end(), {"--repeat-for", kRepeatFor});
   return shell_line(argv);
 }
 
 Json to_json(const VerifyResult& finding, const DeviceOptions& device) {
   Json json = {{"cell", to_json(finding.cell)},
-               {"contender", to_json(Contender{.baseline = "", .candidate = finding.candidate})},
+               {"contender", to_json(finding.entrant.contender)},
                {"status", name(finding.status)}};
   if (finding.status != Status::ok) json["reason"] = finding.reason;
   if (finding.status == Status::ok || finding.verdict.elements > 0) json["verdict"] = to_json(finding.verdict);
@@ -110,7 +112,7 @@ std::string csv(const std::vector<VerifyResult>& findings) {
     const auto& repetition = finding.repetition;
     Fields row;
     add_cell(row, finding.cell);
-    add_candidate(row, &finding.candidate);
+    add_candidate(row, &finding.entrant.contender.candidate);
     row.emplace_back("status", name(finding.status));
     row.emplace_back("reason", finding.reason);
     row.emplace_back("elements", ran ? std::to_string(finding.verdict.elements) : "");

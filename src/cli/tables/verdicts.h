@@ -6,18 +6,20 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "cli/options/contenders.h"
 #include "cli/options/device_options.h"
 #include "cli/text/console.h"
 #include "workload/problem.h"
 
 namespace moetune {
 
+/// The role of candidates that nobody named: they come from a search space.
+constexpr const char* kOfSpace = "space";
+
 /// One candidate on one problem.
 struct VerifyResult {
   Cell cell;
-  Candidate candidate;
-  std::string name = {};  // of the candidate in short
-  bool of_space = false;  // nobody named it: it comes from a search space
+  Entrant entrant;
   Status status = Status::ok;
   std::string reason = {};
   bool no_memory = false;  // the machine has too little for the problem

@@ -15,29 +15,30 @@
 
 namespace moetune {
 
-/// An integer expression over named sizes, made by code: evaluated here, printed as a formula in manifests. Formulas
-/// that come from a file: runtime/formula.h.
+/// A formula over named sizes (runtime/formula.h) that code puts together.
 class Expression {
  public:
   Expression(int64_t constant);                                         // NOLINT: numbers are expressions
   Expression(const char* name) : Expression(std::string_view(name)) {}  // NOLINT: so are names of sizes
   Expression(std::string_view name);                                    // NOLINT
-  /// The value, as Formula evaluates text(). Throws std::invalid_argument for a size that `sizes` lacks.
+  /// Throws std::invalid_argument for a size that `sizes` lacks.
   int64_t value(const Sizes& sizes) const;
-  std::string text() const;
+  const std::string& text() const { return text_; }
 
-  friend Expression operator+(Expression a, Expression b) { return {"+", std::move(a), std::move(b)}; }
-  friend Expression operator-(Expression a, Expression b) { return {"-", std::move(a), std::move(b)}; }
-  friend Expression operator*(Expression a, Expression b) { return {"*", std::move(a), std::move(b)}; }
-  friend Expression operator/(Expression a, Expression b) { return {"/", std::move(a), std::move(b)}; }
-  friend Expression min(Expression a, Expression b) { return {"min", std::move(a), std::move(b)}; }
-  friend Expression max(Expression a, Expression b) { return {"max", std::move(a), std::move(b)}; }
-  friend Expression ceil_div(Expression a, Expression b) { return {"ceil_div", std::move(a), std::move(b)}; }
+  friend Expression operator+(const Expression& a, const Expression& b) { return {'+', a, b}; }
+  friend Expression operator-(const Expression& a, const Expression& b) { return {'-', a, b}; }
+  friend Expression operator*(const Expression& a, const Expression& b) { return {'*', a, b}; }
+  friend Expression operator/(const Expression& a, const Expression& b) { return {'/', a, b}; }
+  friend Expression min(const Expression& a, const Expression& b) { return {"min", a, b}; }
+  friend Expression max(const Expression& a, const Expression& b) { return {"max", a, b}; }
+  friend Expression ceil_div(const Expression& a, const Expression& b) { return {"ceil_div", a, b}; }
 
  private:
-  struct Node;
-  Expression(std::string_view function, Expression a, Expression b);
-  std::shared_ptr<const Node> node_;
+  Expression(std::string_view function, const Expression& a, const Expression& b);
+  Expression(char operation, const Expression& a, const Expression& b);
+
+  std::string text_;
+  char operation_ = 0;  // the last one outside of parentheses; 0: none
 };
 
 /// The names that expressions use:

@@ -1,5 +1,5 @@
 // Options of cells as filters of a table.
-#include "cli/options/pick.h"
+#include "cli/options/contenders.h"
 
 #include <gtest/gtest.h>
 
