@@ -98,12 +98,5 @@ class Chromium:
         return [event["params"]["request"]["url"] for event in self.events
                 if event.get("method") == "Network.requestWillBeSent"]
 
-    def picture(self, path):
-        """The whole page as PNG."""
-        shot = self.send("Page.captureScreenshot", captureBeyondViewport=True,
-                         clip={"x": 0, "y": 0, "width": self.value("innerWidth"), "scale": 1,
-                               "height": self.value("document.documentElement.scrollHeight")})
-        path.write_bytes(base64.b64decode(shot["data"]))
-
     def pdf(self, path):
         path.write_bytes(base64.b64decode(self.send("Page.printToPDF", printBackground=False)["data"]))

@@ -59,13 +59,6 @@ def test_the_mean_is_that_of_the_page():
     assert f"mean {mean}" in drawn().stdout
 
 
-def test_it_has_colours_for_dark_pages():
-    style = re.search(r"<style>(.*?)</style>", drawn().stdout, re.S)[1]
-    light, dark = style.split("@media (prefers-color-scheme: dark)")
-    for name in ("text", ".soft", ".page", ".one", ".uniform", ".zipf"):
-        assert f" {name} {{" in light and f" {name} {{" in dark, name
-
-
 def test_other_figures_make_another_chart(tmp_path):
     result = drawn(copy_with(tmp_path, with_last_pair("1.30x / 0.90x")))
     assert result.returncode == 0 and ">1.30x<" in result.stdout and ">0.90x<" in result.stdout

@@ -22,11 +22,6 @@ def test_simt_compiles_for_the_oldest_architecture(room):
     assert "mma needs sm_80 or newer" in room.error(2, "compile", *LAYER, "--arch", "sm_75", "--variant", "mma")
 
 
-def test_an_architecture_named_twice_counts_once(room):
-    once = room.ok("compile", *LAYER, "--show-unit", "--arch", "sm_80").stdout
-    assert room.ok("compile", *LAYER, "--show-unit", "--arch", "sm_80,sm_80", "--arch", "sm_80").stdout == once
-
-
 def test_a_format_for_one_architecture_takes_it_twice(room):
     compiles(room)
     once = json.loads(room.ok("compile", *LAYER, "--arch", "sm_80", "--format", "json").stdout)

@@ -57,14 +57,6 @@ def test_limits_and_resumed_trials_count(room, options, seconds):
     assert plan(room, *options)["estimate"]["seconds"] == seconds
 
 
-def test_cells_of_the_journal_have_their_own_rates(room):
-    plant_times(room, 2e6, 3e6)
-    two = json.loads(room.ok("tune", *CPU, *LAYER, *LISTED, "--tokens", "8,4096", "--dry-run", "--format", "json").stdout)
-    known, other = (cell["estimate"]["seconds"] for cell in two["cells"])
-    assert known == 77 and other > 77
-    assert two["estimate"]["seconds"] == pytest.approx(known + other, rel=0.01)
-
-
 @pytest.mark.parametrize("change", [{"regime": "sustained"}, {"device": "another"}])
 def test_a_journal_that_does_not_compare_tells_nothing(room, change):
     header, *records = plant_times(room, 2e6, 3e6)

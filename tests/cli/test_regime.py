@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import CPU, FEW, LAYER, TINY, trials, validate
+from conftest import CPU, FEW, LAYER, TINY, validate
 
 SUSTAINED = ["--regime", "sustained"]
 
@@ -31,27 +31,6 @@ def test_files_tell_their_regime(room):
     room.ok("bench", *TINY, "--rounds", "1", "-q", "-o", "bench.json")
     assert room.json("bench.json")["regime"] == "burst"
     validate("bench", room.path / "bench.json")
-
-
-def test_a_journal_without_a_regime_is_of_burst(room):
-    room.tuned("--strategy", "exhaustive")
-    journal = room.path / "moetune-table.json.journal.jsonl"
-    header, *records = room.journal()
-    del header["regime"]
-    journal.write_text("".join(json.dumps(line) + "\n" for line in (header, *records)), encoding="utf-8")
-    room.ok("tune", *TINY, *FEW, "--strategy", "exhaustive", "--resume", "-q")
-    assert len(trials(room.journal())) == len(trials(records)) == 3, "nothing is repeated"
-
-
-def test_a_journal_of_another_regime_is_not_continued(room):
-    room.tuned()
-    journal = room.path / "moetune-table.json.journal.jsonl"
-    text = journal.read_text(encoding="utf-8").replace('"regime":"burst"', '"regime":"sustained"', 1)
-    journal.write_text(text, encoding="utf-8")
-    error = room.error(2, "tune", *TINY, *FEW, "--resume")
-    assert "the journal has the regime sustained, this run burst" in error
-    assert "pass --regime sustained" in error
-    assert journal.read_text(encoding="utf-8") == text
 
 
 def test_check_refuses_the_other_regime(room):

@@ -71,34 +71,6 @@ TEST(Csv, ColumnsAreTheSameForAnyTable) {
   EXPECT_EQ(head(sample::table()), head(sample::small_table()));
 }
 
-TEST(Csv, HoldsTimesAndSpeedups) {
-  auto fields = record(sample::small_table(), 0);
-  EXPECT_EQ(fields["device"], "NVIDIA H200");
-  EXPECT_EQ(fields["tokens"], "16");
-  EXPECT_EQ(fields["routing"], "uniform");
-  EXPECT_EQ(fields["variant"], "mma");
-  EXPECT_EQ(fields["block_m"], "16");
-  EXPECT_EQ(fields["raster"], "n");
-  EXPECT_EQ(fields["threads"], "");
-  EXPECT_EQ(fields["median_us"], "12.3457");
-  EXPECT_EQ(fields["default_us"], "15.4321");
-  EXPECT_EQ(fields["default_speedup"], "1.25");
-  EXPECT_EQ(fields["default_speedup_low"], "1.238");
-  EXPECT_EQ(fields["default_speedup_high"], "1.276");
-  EXPECT_EQ(fields["baseline"], "cublas-loop");
-  EXPECT_EQ(fields["baseline_speedup"], "2");
-  EXPECT_EQ(fields["ties"], "2");
-  EXPECT_EQ(fields["complete"], "true");
-}
-
-TEST(Csv, AnEntryWithoutAWinnerHasEmptyFieldsAndItsReason) {
-  auto fields = record(sample::small_table(), 2);
-  EXPECT_EQ(fields["skipped"], "out of memory: it needs 12 GB, 8 GB are free");
-  for (const char* column : {"variant", "block_m", "median_us", "tflops", "default_us", "baseline", "max_ulps", "ties"})
-    EXPECT_EQ(fields[column], "") << column;
-  EXPECT_EQ(fields["max_rows"], "256");
-}
-
 TEST(Csv, QuotesCommasQuotesAndLineBreaks) {
   TunedTable table = sample::small_table();
   table.device.name = "a \"b\", c\nd";
@@ -138,12 +110,6 @@ TEST(Markdown, HasASectionALayer) {
   EXPECT_TRUE(holds(text, "## qwen3-30b-a3b up, fwd bf16: 128 experts, top 8, n 1536, k 2048\n"));
 }
 
-TEST(Markdown, ShowsUncertaintyOfTimesAndSpeedups) {
-  const std::string text = export_markdown(sample::small_table()).files[0].text;
-  EXPECT_TRUE(holds(text, "12.3 µs ± 1.5 %")) << text;
-  EXPECT_TRUE(holds(text, "1.25x (1.24 to 1.28)")) << text;
-}
-
 TEST(Markdown, NamesNeverBecomeMarkup) {
   TunedTable table = sample::small_table();
   const std::string name = "m<img src=x onerror=alert(1)>&|\n# y";
@@ -158,12 +124,6 @@ TEST(Markdown, NamesNeverBecomeMarkup) {
   EXPECT_FALSE(holds(text, "\n# y"));
   EXPECT_TRUE(holds(text, "# Tuned on m&lt;img src=x onerror=alert(1)&gt;&amp;\\| # y"));
   EXPECT_TRUE(holds(text, "## m&lt;img src=x onerror=alert(1)&gt;&amp;\\| # y up"));
-}
-
-TEST(Markdown, SaysWhatIsMissing) {
-  const std::string text = export_markdown(sample::small_table()).files[0].text;
-  EXPECT_TRUE(holds(text, "none: out of memory: it needs 12 GB, 8 GB are free"));
-  EXPECT_TRUE(holds(text, "(stopped early)"));
 }
 
 TEST(Markdown, AnEmptyTableSaysSo) {
