@@ -31,7 +31,7 @@ struct Args {
   //   dX       x = dY [rows, k], w = W [experts, k, n], y = dX [rows, n]
   //   dW       x = dY [rows, m], w = X [rows, n], y = dW [experts, m, n]; k is the expert's number of rows
   // n counts columns of the product: one for each row of W, or each column where w has k rows. Where the function of
-  // the result joins columns, y has fewer: kernels ask y_columns().
+  // the result joins columns, y has fewer: kernels ask y_columns(), and w_row() for the row of W of a column.
   // Rows lie in expert order, by token ([tokens, ..]) or by flat slot ([tokens * top_k, ..]).
   const void* x;
   const void* w;
@@ -51,8 +51,8 @@ struct Args {
   // [max(rows / gathered_together + 1, experts)], zeros before and after a launch: how many rows are already gathered,
   // of each gathered_together in expert order, or of each expert where rows are summed over.
   unsigned* gathered = nullptr;
-  // With tensor copies: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] with pointers), and a
-  // ragged one of y.
+  // With tensor copies: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] with pointers; where
+  // columns are joined, as [experts, n / 16, gate or up, 8, k]), and a ragged one of y.
   TensorMap x_map = {};
   TensorMap x_rest_map = {};
   TensorMap w_map = {};
@@ -71,6 +71,7 @@ struct Args {
   const float* w_scales = nullptr;
   long long x_scale_row = 0, x_scale_step = 0;
   long long w_scale_expert = 0, w_scale_row = 0, w_scale_step = 0;
+  const void* bias = nullptr;  // [experts, n] elements of y, in the order of W's rows
 };
 
 // Rows of W and columns along k that one scale of a block covers; of X it covers one row.

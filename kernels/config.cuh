@@ -1,6 +1,7 @@
 // What the Config of a unit says where the host prints no line about it.
 #pragma once
 #include "operand_type.cuh"
+#include "result_gated.cuh"
 #include "result_weight.cuh"
 #include "scales.cuh"
 
@@ -21,6 +22,8 @@ struct PromoteScaled {
 
 struct PlainConfig {
   using AfterStage = KeepSums;
+  static constexpr bool interleaved = false;  // rows of W: a gate and its up by turns, not all gates first
+  static constexpr bool adds_bias = false;
 };
 
 }  // namespace moetune

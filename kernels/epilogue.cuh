@@ -34,6 +34,22 @@ __forceinline__ int y_column(const Tile& tile) {
   return tile.column / Config::Function::joins;
 }
 
+// The row of an expert's W that makes column `column` of the product: where two are joined, eight gates and their eight
+// ups by turns.
+template <class Config>
+__forceinline__ long long w_row(const Args& args, long long column) {
+  if constexpr (Config::Function::joins == 1) return column;
+  const long long y = column / 16 * 8 + column % 8, up = column / 8 % 2;
+  return Config::interleaved ? 2 * y + up : y + up * (args.n / 2);
+}
+// What is added to sums of an expert's column.
+template <class Config>
+__forceinline__ float bias(const Args& args, int expert, long long column) {
+  if (column >= args.n) return 0;
+  return to_float(static_cast<const typename Config::Function::Result*>(
+      args.bias)[expert * args.n + w_row<Config>(args, column)]);
+}
+
 // The weight that multiplies a row of the result; 1 without weights.
 template <class Config>
 using RowWeight = typename Config::Function::Weight;

@@ -1,5 +1,7 @@
-// Second passes over a product's fp32 sums: adding up the slots of a token, and the gradient of the top-k weights.
+// Second passes over a product's sums: adding up the slots of a token, the gradient of the top-k weights, and what
+// kernels without a function of the result leave to others: bias, activation and weights.
 #pragma once
+#include "compare.cuh"
 #include "numbers.cuh"
 
 namespace moetune {
@@ -22,6 +24,62 @@ __device__ __forceinline__ Neighbours<count> load_neighbours(const float* from) 
     return {{four.x, four.y, four.z, four.w}};
   } else {
     return {{*from}};
+  }
+}
+
+// 0 none, 1 silu, 2 gelu, 3 gpt_oss: Activation in src/workload/product.h. Exact exponentials: references are made so.
+__device__ __forceinline__ float activate(int activation, float gate, float up) {
+  if (activation == 2) return gate * (1 + erff(gate * 0.70710678118654752f)) / 2 * up;
+  if (activation == 1) return gate / (1 + expf(-gate)) * up;
+  const float most = fminf(gate, 7);
+  return most / (1 + expf(-1.702f * most)) * (fminf(fmaxf(up, -7), 7) + 1);
+}
+
+// `count` neighbours of a row of any element as they are loaded and stored at once.
+template <class Element, int count>
+struct alignas(sizeof(Element) * count) Vector {
+  Element of[count];
+};
+
+// Rows of sums, [rows, n] in expert order, to rows out[to[i]], or i without `to`: with their expert's bias, gates and
+// ups joined, weighted, rounded once. One block a row. With an activation rows of `out` have n / 2 columns; `count`
+// divides them.
+template <int count, class Out, class In, class Bias>
+__device__ __forceinline__ void finish_rows(Out* out, const In* sums, const Bias* bias, const int* first_rows,
+                                            int experts, int activation, bool interleaved, const int* to,
+                                            RowWeights weights, int rows, long long n) {
+  const long long columns = activation == 0 ? n : n / 2;
+  for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+    int expert = 0;
+    if (bias)
+      for (int end = experts; end - expert > 1;) {
+        const int middle = (expert + end) / 2;
+        if (first_rows[middle] <= row) expert = middle; else end = middle;
+      }
+    const float weight = weight_of<Out>(weights, row);
+    const In* const from = sums + row * n;
+    const auto load = [&](long long column, float (&values)[count]) {
+      const auto vector = *reinterpret_cast<const Vector<In, count>*>(from + column);
+      for (int i = 0; i < count; ++i)
+        values[i] = to_float(vector.of[i]) + (bias ? to_float(bias[expert * n + column + i]) : 0.0f);
+    };
+    for (long long j = threadIdx.x * count; j < columns; j += blockDim.x * count) {
+      float values[2][count];
+      load(activation != 0 && interleaved ? 2 * j : j, values[0]);
+      if (activation != 0) load(interleaved ? 2 * j + count : j + columns, values[1]);
+      Vector<Out, count> result;
+      for (int i = 0; i < count; ++i) {
+        float value = values[0][i];
+        if (activation != 0) {
+          const int at = 2 * i;  // of a gate, where gates and ups lie by turns
+          value = activate(activation, interleaved ? values[at / count][at % count] : values[0][i],
+                           interleaved ? values[(at + 1) / count][(at + 1) % count] : values[1][i]);
+        }
+        if (weights.weights && weights.rounded) value = to_float(round_to<Out>(value));
+        result.of[i] = round_to<Out>(weights.weights ? value * weight : value);
+      }
+      *reinterpret_cast<Vector<Out, count>*>(out + (to ? to[row] : row) * columns + j) = result;
+    }
   }
 }
 

@@ -118,6 +118,19 @@ __forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map,
   asm volatile(MOETUNE_LOAD_BOX ".multicast::cluster [%0], [%1, {%4, %3}], [%2], %5;"
                ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column), "h"(blocks) : "memory");
 }
+// Loads joined rows of an expert's W (args.h), 16 times `group` and on.
+#define MOETUNE_LOAD_JOINED "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+__forceinline__ void load_joined(int matrix, unsigned destination, const TensorMap& map, unsigned barrier, int group,
+                                 int column) {
+  asm volatile(MOETUNE_LOAD_JOINED " [%0], [%1, {%4, %6, %6, %3, %5}], [%2];"
+               ::"r"(destination), "l"(&map), "r"(barrier), "r"(group), "r"(column), "r"(matrix), "r"(0) : "memory");
+}
+__forceinline__ void load_joined_to_all(int matrix, unsigned destination, const TensorMap& map, unsigned barrier,
+                                        int group, int column, unsigned short blocks) {
+  asm volatile(MOETUNE_LOAD_JOINED ".multicast::cluster [%0], [%1, {%4, %6, %6, %3, %5}], [%2], %7;"
+               ::"r"(destination), "l"(&map), "r"(barrier), "r"(group), "r"(column), "r"(matrix), "r"(0), "h"(blocks)
+               : "memory");
+}
 // load_box with a cache policy for L2.
 __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
                               unsigned long long policy) {
@@ -183,6 +196,12 @@ __forceinline__ void stmatrix_x4(unsigned address, unsigned a, unsigned b, unsig
   else
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+// Two of them, transposed; lanes 0 to 15 give the addresses.
+__forceinline__ void stmatrix_x2_transposed(unsigned address, unsigned a, unsigned b) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+               ::"r"(address), "r"(a), "r"(b) : "memory");
 }
 
 template <int count>

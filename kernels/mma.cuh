@@ -219,10 +219,23 @@ struct Mma {
     }
   }
 
+  // Adds the bias of its columns to a tile's sums.
+  static __forceinline__ void add_bias(const Args& args, const TileType& tile, Accumulators& sum, int n0) {
+#pragma unroll
+    for (int j = 0; j < warp_n / 8; ++j)
+#pragma unroll
+      for (int next = 0; next < 2; ++next) {
+        const long long column = tile.column + n0 + j * 8 + threadIdx.x % 4 * 2 + next;
+        const float value = bias<Config>(args, tile.expert, column);
+#pragma unroll
+        for (int i = 0; i < warp_m / 16; ++i) sum[i][j][next] += value, sum[i][j][next + 2] += value;
+      }
+  }
+
   // Stores fp32 sums from registers.
   static __forceinline__ void store_sums(const Args& args, const TileType& tile, Accumulators& sum, int m0, int n0) {
     for_sums(args, tile, sum, m0, n0, [&](float& d, Result& y, int row) {
-      y = round_to<Result>(Function::value(d, row_weight<Config>(args, tile.row + row)));
+      y = round_to<Result>(Function::value(&d, row_weight<Config>(args, tile.row + row)));
     });
   }
 
@@ -389,6 +402,7 @@ struct Mma {
           if (const int piece = shared.tiles()[slot].piece; piece >= 0 && !add_pieces(args, piece, sum)) continue;
       }
       if constexpr (Scales::at_end) scale(shared, slot, sum, m0, n0);
+      if constexpr (Config::adds_bias) add_bias(args, shared.tiles()[slot], sum, n0);
       if constexpr (stores_sums)
         store_sums(args, shared.tiles()[slot], sum, m0, n0);
       else

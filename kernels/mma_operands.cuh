@@ -19,6 +19,8 @@ struct MmaOperand {
   static constexpr int threads = 32 * knobs.warps, stage_bytes = block * block_k * element_bytes;
   static constexpr RowOrder order = is_x ? Config::x_rows : Config::w_rows;
   static constexpr bool is_gathered = order != RowOrder::in_place;
+  // Rows of W that make joined columns are counted one by one too.
+  static constexpr bool is_joined = !is_x && Config::Function::joins > 1, by_number = is_gathered || is_joined;
   static constexpr int load_bytes = is_x ? Config::x_load_bytes : Config::w_load_bytes;
 
   static __forceinline__ const char* base(const Args& args) { return static_cast<const char*>(is_x ? args.x : args.w); }
@@ -53,7 +55,7 @@ __forceinline__ void copy_chunk_of(unsigned destination, const char* source, int
 template <class Config, bool is_x>
 struct MmaRowsAlongK : MmaOperand<Config, is_x> {
   using Base = MmaOperand<Config, is_x>;
-  using Base::block, Base::block_k, Base::is_gathered, Base::element_bytes, Base::chunk_elements;
+  using Base::block, Base::block_k, Base::by_number, Base::element_bytes, Base::chunk_elements;
   using Layout = Swizzle<block_k * element_bytes / 2>;  // it counts 16-bit columns
   static constexpr int chunks = Layout::chunks;
   static constexpr int row_step = Base::threads / chunks;  // rows that all threads copy at once, a chunk each
@@ -66,7 +68,7 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
   int valid;         // bytes of its chunk before the end of k
   int rows_left,
       rows_now;  // from its first row to the end of the expert or of n; the same, or none behind the end of k
-  int gathered[is_gathered ? copies : 1];
+  int number_of[by_number ? copies : 1];  // rows in memory, or in the expert's W
 
   __forceinline__ explicit MmaRowsAlongK(const Args& args) : row_bytes(args.k * element_bytes) {}
 
@@ -77,12 +79,15 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
   __forceinline__ void begin_tile(const Args& args, const TileType& tile, int k_first) {
     rows_left = is_x ? tile.rows - row() : tile.rows == 0 ? 0 : static_cast<int>(args.n) - tile.column - row();
     from = Base::base(args) + chunk() * 16 + k_first * element_bytes;
-    if constexpr (is_gathered) {
+    if constexpr (by_number) {
+      if constexpr (Base::is_joined) from += tile.expert * args.n * row_bytes;
 #pragma unroll
-      for (int i = 0; i < copies; ++i)
-        gathered[i] = i * row_step < rows_left
-                          ? static_cast<int>(memory_row<Base::order>(args, tile.row + row() + i * row_step))
-                          : 0;
+      for (int i = 0; i < copies; ++i) {
+        const int at = row() + i * row_step;
+        number_of[i] = i * row_step >= rows_left ? 0
+                       : Base::is_joined         ? static_cast<int>(w_row<Config>(args, tile.column + at))
+                                                 : static_cast<int>(memory_row<Base::order>(args, tile.row + at));
+      }
     } else {
       from += ((is_x ? tile.row : tile.expert * args.n + tile.column) + row()) * row_bytes;
     }
@@ -101,14 +106,14 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
     const int bytes = inside ? (Base::load_bytes == 16 ? 16 : valid) : 0;
     if ((number + 1) * row_step <= block || number * row_step + row() < block) {
       const unsigned target = to + number * row_step * block_k * element_bytes;
-      if constexpr (is_gathered)
-        copy_chunk_of<Base::load_bytes>(target, from + gathered[number] * row_bytes, bytes);
+      if constexpr (by_number)
+        copy_chunk_of<Base::load_bytes>(target, from + number_of[number] * row_bytes, bytes);
       else
         copy_chunk_of<Base::load_bytes>(target, from, bytes);
     }
     if constexpr (number == copies - 1)
-      from += block_k * element_bytes - (is_gathered ? 0 : (copies - 1) * step_bytes);
-    else if constexpr (!is_gathered)
+      from += block_k * element_bytes - (by_number ? 0 : (copies - 1) * step_bytes);
+    else if constexpr (!by_number)
       from += step_bytes;
   }
 

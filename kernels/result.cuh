@@ -12,7 +12,7 @@ namespace moetune {
 //            of Y (j < 8): one thread has the sums of both
 //   weighs   whether it multiplies rows by their top-k weights
 //   Weight   of a row; Weights: of two neighbours in Y, in a row or a column
-//   value    an element of Y before its last rounding, from one sum, where none are joined
+//   value    an element of Y before its last rounding, from `joins` sums
 //   pair     two neighbours of Y as they are stored, in one register, from `joins` sums each
 template <class Element>
 struct Identity {
@@ -21,7 +21,7 @@ struct Identity {
   static constexpr bool weighs = false;
   using Weight = typename Choice<sizeof(Element) == 2, Element, bf16>::type;  // unused, and short where it is stored
   using Weights = unsigned;
-  static __forceinline__ float value(float sum, Weight) { return sum; }
+  static __forceinline__ float value(const float* sums, Weight) { return sums[0]; }
   static __forceinline__ unsigned pair(const float* low, const float* high, const Weights&) {
     return pack<Result>(low[0], high[0]);
   }

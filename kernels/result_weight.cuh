@@ -12,7 +12,7 @@ struct Weighted {
   static constexpr bool weighs = true;
   using Weight = fp32;
   using Weights = float2;
-  static __forceinline__ float value(float sum, Weight weight) { return sum * weight.value; }
+  static __forceinline__ float value(const float* sums, Weight weight) { return sums[0] * weight.value; }
   static __forceinline__ unsigned pair(const float* low, const float* high, const Weights& weights) {
     return pack<Result>(low[0] * weights.x, high[0] * weights.y);
   }
@@ -26,8 +26,8 @@ struct RoundedWeighted {
   static constexpr bool weighs = true;
   using Weight = Result;
   using Weights = unsigned;
-  static __forceinline__ float value(float sum, Weight weight) {
-    return to_float(round_to<Result>(sum)) * to_float(weight);
+  static __forceinline__ float value(const float* sums, Weight weight) {
+    return to_float(round_to<Result>(sums[0])) * to_float(weight);
   }
   static __forceinline__ unsigned pair(const float* low, const float* high, const Weights& weights) {
     return multiply_pair<Result>(pack<Result>(low[0], high[0]), weights);

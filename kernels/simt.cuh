@@ -12,7 +12,6 @@ struct SimtExpert {
   using W = typename Config::W;
   using Function = typename Config::Function;
   using Result = typename Function::Result;
-  static_assert(Function::joins == 1, "a thread of simt has no sums of columns that are joined");
   static constexpr bool ragged_k = Config::x_across;
   const Args& args;
   int expert, first_row, rows;  // of expert order
@@ -35,7 +34,7 @@ struct SimtExpert {
     if constexpr (ragged_k)
       return element<W>(args.w, memory_row<Config::w_rows>(args, first_row + static_cast<int>(depth)), column, args.n);
     if constexpr (Config::w_across) return element<W>(args.w, expert * args.k + depth, column, args.n);
-    return element<W>(args.w, expert * args.n + column, depth, args.k);
+    return element<W>(args.w, expert * args.n + w_row<Config>(args, column), depth, args.k);
   }
   __forceinline__ Result* y(int row) const {
     const long long target = ragged_k ? expert * args.m + row : target_row<Config>(args, first_row + row);
@@ -63,6 +62,7 @@ __device__ void simt(const Args& args) {
   constexpr SimtKnobs knobs = Config::knobs;
   constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
   constexpr int columns = block_n / 4;  // threads across; each computes 4 x 4 elements
+  constexpr int joins = Config::Function::joins;
   constexpr int threads = simt_threads(knobs);
 
   __shared__ float x_tile[block_k][simt_pitch(block_m)];
@@ -70,6 +70,12 @@ __device__ void simt(const Args& args) {
 
   const int n_tiles = static_cast<int>((args.n + block_n - 1) / block_n);
   const int thread_m = threadIdx.x / columns, thread_n = threadIdx.x % columns;
+  static_assert(joins == 1 || columns % 8 == 0, "a thread has all sums of columns that are joined");
+  // This thread's column `j` of four in the tile.
+  const auto column_of = [&](int j) {
+    if constexpr (joins == 1) return thread_n + j * columns;
+    return thread_n / 8 * 16 + thread_n % 8 + j % 2 * 8 + j / 2 * 2 * columns;
+  };
   // Neighbouring threads load neighbouring elements.
   const auto place = [](int i, int block, bool across) {
     return across ? int2{i % block, i / block} : int2{i / block_k, i % block_k};
@@ -100,7 +106,7 @@ __device__ void simt(const Args& args) {
         for (int depth = 0; depth < block_k; ++depth)
           for (int i = 0; i < 4; ++i)
             for (int j = 0; j < 4; ++j)
-              sum[i][j] += x_tile[depth][thread_m * 4 + i] * w_tile[depth][thread_n + j * columns];
+              sum[i][j] += x_tile[depth][thread_m * 4 + i] * w_tile[depth][column_of(j)];
         __syncthreads();
       }
       for (int i = 0; i < 4; ++i) {
@@ -109,8 +115,11 @@ __device__ void simt(const Args& args) {
         const auto weight = e.weight(row);
         auto* const y = e.y(row);
         for (int j = 0; j < 4; ++j) {
-          const long long column = n_first + thread_n + j * columns;
-          if (column < y_columns<Config>(args)) e.store(y[column], Config::Function::value(sum[i][j], weight));
+          const long long column = n_first + column_of(j);
+          if constexpr (Config::adds_bias) sum[i][j] += bias<Config>(args, expert, column);
+          const long long y_column = joins == 1 ? column : column / 16 * 8 + column % 8;
+          if (j % joins == joins - 1 && column < args.n)
+            e.store(y[y_column], Config::Function::value(&sum[i][j + 1 - joins], weight));
         }
       }
     }

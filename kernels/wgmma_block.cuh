@@ -52,6 +52,7 @@ struct WgmmaBlock : Config {
                                            .sums_rows = Config::x_across,
                                            .stores_sums = sizeof(Result) == sizeof(float),
                                            .experts = Config::experts,
+                                           .joins = Function::joins,
                                            .element_bytes = sizeof(Element),
                                            .weight_bytes = sizeof(typename Function::Weight),
                                            .x_scale_bytes = X::Scales::stage_bytes(knobs.block_m, knobs.block_k),
@@ -60,6 +61,7 @@ struct WgmmaBlock : Config {
   static_assert(broken_rule(knobs, problem) == WgmmaRule::none, "the knobs go together");
   static_assert(!Config::x_across || Config::w_across, "where rows of X are steps along k, those of W are too");
   static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
+  static constexpr Staging staging_shape = moetune::staging(knobs, Function::joins);
 
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
   static constexpr int stages = knobs.stages, consumers = knobs.consumers, experts = Config::experts;
@@ -90,7 +92,6 @@ struct WgmmaBlock : Config {
   static constexpr int threads = 128 * (1 + consumers);
 
   static_assert(!stores_sums || (!weighs && Function::joins == 1), "sums are stored as they are");
-  static_assert(!swapped || Function::joins == 1, "swapped, a thread has no sums of columns that are joined");
   static_assert(sizeof(typename W::Stage) == sizeof(Element), "wgmma multiplies elements of one size");
   static_assert(!Config::accumulates || sums_rows, "only sums over rows are added to Y");
 
@@ -143,7 +144,7 @@ struct WgmmaWarpgroup {
 
   // Its staging buffers.
   __forceinline__ auto& staging() const {
-    constexpr Staging shape = moetune::staging(Block::knobs);
+    constexpr Staging shape = Block::staging_shape;
     return block.template at<typename Block::Result[shape.buffers * shape.buffer]>(Block::layout.staging)[consumer];
   }
 };

@@ -67,13 +67,24 @@ struct WgmmaBoxes {
 
   __forceinline__ void load_w(int stage, unsigned full, int half, int k) const {
     const unsigned w = shared_address(block.w()[stage]) + half * Block::block_n * Block::row_bytes;
-    const int row = Addresses::w_row(block.args, tile);
     constexpr int part = w_box(Block::knobs, Block::problem);
+    if constexpr (Block::Function::joins > 1) return load_joined_w(w, full, k + half * Block::row_columns);
+    const int row = Addresses::w_row(block.args, tile);
     if constexpr (Block::cluster_m > 1)
       load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part,
                       k + half * Block::row_columns, everyone);
     else
       load_box(w, addresses.w_map(block.args), full, row, k + half * Block::row_columns);
+  }
+
+  __forceinline__ void load_joined_w(unsigned w, unsigned full, int k) const {
+    constexpr int part = w_box(Block::knobs, Block::problem);
+    const int matrix = Addresses::w_matrix(tile), group = tile.column / 16;
+    if constexpr (Block::cluster_m > 1)
+      load_joined_to_all(matrix, w + rank * part * Block::row_bytes, addresses.w_map(block.args), full,
+                         group + rank * part / 16, k, everyone);
+    else
+      load_joined(matrix, w, addresses.w_map(block.args), full, group, k);
   }
 
   // Planes of Block::row_columns, in which each row is a step along k.

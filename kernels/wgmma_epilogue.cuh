@@ -31,7 +31,12 @@ struct WgmmaEpilogue {
     Targets::wait(group.block, slot);
     const auto targets = Targets::of(group.block, group.consumer, slot);
     WgmmaSums<Block>::finish(group.block, tile, group.consumer, busy, sum,
-                             [&](const auto& sums) { rows.store(group, tile, targets, sums); });
+                             [&](const auto& sums) {
+                               if constexpr (Block::adds_bias)
+                                 rows.store(group, tile, targets, with_bias(group, tile, sums));
+                               else
+                                 rows.store(group, tile, targets, sums);
+                             });
   }
   __forceinline__ void finish() { rows.finish(group); }
 };

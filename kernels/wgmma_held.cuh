@@ -46,11 +46,11 @@ struct HoldRows {
   }
   // Stores all that is held.
   __forceinline__ void finish(const Group& group) {
-    constexpr int chunks = Staging::shape.planes * 8;
+    constexpr int chunks = Staging::shape.columns / 8;
     warpgroup_sync();  // all rows are staged
     for (int i = 0; i < tiles; ++i) {
       const auto& [tile, first] = held(group).tiles[i];
-      const long long column = y_column<Block>(tile) + group.first_group * kGroupRows;
+      const long long column = y_column<Block>(tile) + group.first_group * Staging::group_columns;
       for (int j = threadIdx.x % 128; j < tile.rows * chunks; j += 128) {
         const int r = j / chunks, c = j % chunks * 8;
         if (column + c < y_columns<Block>(group.block.args))

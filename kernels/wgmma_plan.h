@@ -46,6 +46,7 @@ struct WgmmaProblem {
   bool sums_rows = false;      // each row of X too: k is an expert's number of rows
   bool stores_sums = false;    // Y is stored in fp32, from registers
   int experts = 0;
+  int joins = 1;                             // columns of the product that make one of Y
   int element_bytes = 2, weight_bytes = 2;   // of a stage's elements; of a row's weight
   int x_scale_bytes = 0, w_scale_bytes = 0;  // beside each stage of X and W
   bool promotes = false;                     // sums of parts of a stage are added to others
@@ -181,20 +182,21 @@ constexpr int target_slots(const WgmmaKnobs& k) { return looks_up_ahead(k) ? 2 :
 /// else in a buffer for each of its four warps. A buffer has planes of kSwizzleColumns in the swizzle of tensor copies
 /// or, for copies of rows, rows padded so that eight of them use different banks.
 struct Staging {
-  int rows = 0, planes = 0;
+  int rows = 0, columns = 0, planes = 0;
   int pitch = 0;    // elements of a padded row
   int plane = 0;    // elements of a plane
   int buffer = 0;   // elements of a buffer
   int buffers = 0;  // of a warpgroup
 };
-constexpr Staging staging(const WgmmaKnobs& k) {
+constexpr Staging staging(const WgmmaKnobs& k, int joins = 1) {
   Staging s;
   const bool tiles = k.tma_store == TmaStore::boxes;
   s.rows = tiles                      ? (k.swap ? k.block_m : groups(k) * kGroupRows)
            : k.hold > 0               ? k.hold
            : k.swap && groups(k) == 1 ? 2 * kStoreRows
                                       : kStoreRows;
-  s.planes = k.swap ? groups(k) : tiles ? k.block_n / kSwizzleColumns : 1;
+  s.columns = k.swap ? groups(k) * kGroupRows / joins : tiles ? k.block_n / joins : kSwizzleColumns;
+  s.planes = (s.columns + kSwizzleColumns - 1) / kSwizzleColumns;
   s.pitch = s.planes * kSwizzleColumns + 8;
   s.plane = s.rows * kSwizzleColumns;
   s.buffer = k.tma_store == TmaStore::rows ? s.rows * s.pitch : s.planes * s.plane;
@@ -286,7 +288,7 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   if (p.w_scale_bytes > 0) l.w_scales = memory.add({p.w_scale_bytes, kScalesAlign}, k.stages);
   if (p.x_scale_bytes > 0) l.x_scales = memory.add({p.x_scale_bytes, kScalesAlign}, k.stages);
-  if (!p.stores_sums) l.staging = memory.add({2, kSwizzleAlign}, k.consumers * staging(k).buffers * staging(k).buffer);
+  if (!p.stores_sums) l.staging = memory.add({2, kSwizzleAlign}, k.consumers * staging(k, p.joins).buffers * staging(k, p.joins).buffer);
   const bool mixes = k.mix > 0;
   l.scheduler = memory.add(p.sums_rows && mixes ? extent<GridWalk<GridFromBothEnds>>()
                            : p.sums_rows        ? extent<GridWalk<GridByRows>>()

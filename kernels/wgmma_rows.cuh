@@ -99,15 +99,18 @@ struct NoRowsOfW {
   __forceinline__ void copy(const auto&...) const {}
 };
 
-// A tile's rows of W. They are contiguous: the address of this thread's first is enough.
+// A tile's rows of W. They are evenly spaced: the address of this thread's first is enough.
 template <class Block>
 struct RowsOfW {
   const char* row = nullptr;
+  // In memory, from a row of this thread to its next, 16 columns on.
+  static constexpr int rows_a_turn = Block::Function::joins > 1 && !Block::interleaved ? 8 : 16;
 
   __forceinline__ void find(const Block& block, const Block::Tile& tile) {
     const Args& args = block.args;
     row = WgmmaAddresses<Block>::w(args, tile) +
-          ((tile.column + first_row()) * args.k + chunk_of_row() * Block::chunk) * Block::element_bytes;
+          (w_row<Block>(args, tile.column + first_row()) * args.k + chunk_of_row() * Block::chunk) *
+              Block::element_bytes;
   }
   __forceinline__ void copy(const Block& block, const Block::Tile& tile, int stage, int k) const {
     const Args& args = block.args;
@@ -121,7 +124,7 @@ struct RowsOfW {
       for (int half = 0; half < Block::halves; ++half)
         cp_async_below(i, rows, w + (half * Block::block_n + i) * Block::row_bytes, from + half * 128,
                        k + half * Block::row_columns + column * Block::chunk < args.k);
-      from += args.k * (16 * Block::element_bytes);
+      from += args.k * (rows_a_turn * Block::element_bytes);
       asm volatile("" : "+l"(from));  // computed one after the other, not all in advance
     }
   }

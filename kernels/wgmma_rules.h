@@ -45,6 +45,8 @@ enum class WgmmaRule {
   cluster_x,
   cluster_w,
   producer,
+  joined_loads,
+  joined_columns,
   across_copies,
   across_planes,
   // Of stores.
@@ -110,6 +112,8 @@ constexpr WgmmaRule broken_loads(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (!k.tma_w && k.cluster == Cluster::m) return WgmmaRule::cluster_w;
   if (!k.tma_x && !k.tma_w && k.consumers == 2 && !k.swap && k.block_m == 256 && k.block_k == 2 * swizzle_columns(p))
     return WgmmaRule::producer;
+  if (p.joins > 1 && by_pointers(k)) return WgmmaRule::joined_loads;
+  if (p.joins > 1 && k.block_n % (k.cluster == Cluster::m ? 32 : 16) != 0) return WgmmaRule::joined_columns;
   if (p.w_across && !k.tma_w) return WgmmaRule::across_copies;
   if (p.w_across && k.block_n % across_columns(k, p) != 0) return WgmmaRule::across_planes;
   return WgmmaRule::none;
@@ -119,7 +123,8 @@ constexpr WgmmaRule broken_stores(const WgmmaKnobs& k, const WgmmaProblem& p) {
   const bool boxes = k.tma_store == TmaStore::boxes, threads = k.tma_store == TmaStore::none;
   if (boxes && by_pointers(k)) return WgmmaRule::boxes_pointers;
   if (boxes && p.looks_up_rows) return WgmmaRule::boxes_rows;
-  if (boxes && k.block_n % kSwizzleColumns != 0) return WgmmaRule::boxes_columns;
+  const int staged = k.swap ? groups(k) * kGroupRows : k.block_n;  // columns of the product, of a box
+  if (boxes && staged % (kSwizzleColumns * p.joins) != 0) return WgmmaRule::boxes_columns;
   if (p.stores_sums && (!threads || k.hold > 0)) return WgmmaRule::fp32_stores;
   if (k.hold > 0 && (!k.swap || !threads)) return WgmmaRule::hold_stores;
   if (k.hold % kStoreRows != 0 || k.hold > kMostHold) return WgmmaRule::hold_rows;

@@ -5,7 +5,7 @@
 namespace moetune {
 
 // Swapped tiles: sum[g][4 j ...] has columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1
-// on). The four warps of a warpgroup stage rows together.
+// on). The four warps of a warpgroup stage rows together. Where columns are joined, each warp has eight of Y.
 template <class Block>
 struct StagingOfColumns {
   using Tile = Block::Tile;
@@ -14,7 +14,8 @@ struct StagingOfColumns {
   using Weights = Function::Weights;
   using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Block>;
-  static constexpr Staging shape = staging(Block::knobs);
+  static constexpr Staging shape = Block::staging_shape;
+  static constexpr int joins = Function::joins, group_columns = kGroupRows / joins;  // of Y in a group
 
   // Stages kStoreRows rows, from `row` of the tile on, in rows `to` and on of the staging buffer.
   template <class Sum>
@@ -28,13 +29,22 @@ struct StagingOfColumns {
 #pragma unroll
       for (int g = 0; g < Block::groups; ++g) {
         const float4 d[2] = {four(g, row / 8), four(g, row / 8 + 1)};
-        const auto two = [&](int i, int half) {
-          return half == 0 ? Function::pair(&d[i].x, &d[i].y, weights[i])
-                           : Function::pair(&d[i].z, &d[i].w, weights[i]);
-        };
-        const int r = to + lane / 16 * 8 + lane % 8, column = g * kGroupRows + warp * 16 + lane / 8 % 2 * 8;
-        stmatrix_x4<true>(shared_address(staging) + 2 * Store::place(r, column), two(0, 0), two(0, 1), two(1, 0),
-                          two(1, 1));
+        if constexpr (joins == 2) {
+          const auto two = [&](int i) {
+            const float low[] = {d[i].x, d[i].z}, high[] = {d[i].y, d[i].w};
+            return Function::pair(low, high, weights[i]);
+          };
+          const unsigned place = Store::place(to + lane % 16, g * group_columns + warp * 8);
+          stmatrix_x2_transposed(shared_address(staging) + 2 * place, two(0), two(1));
+        } else {
+          const auto two = [&](int i, int half) {
+            return half == 0 ? Function::pair(&d[i].x, &d[i].y, weights[i])
+                             : Function::pair(&d[i].z, &d[i].w, weights[i]);
+          };
+          const int r = to + lane / 16 * 8 + lane % 8, column = g * kGroupRows + warp * 16 + lane / 8 % 2 * 8;
+          stmatrix_x4<true>(shared_address(staging) + 2 * Store::place(r, column), two(0, 0), two(0, 1), two(1, 0),
+                            two(1, 1));
+        }
       }
     });
   }
@@ -57,8 +67,7 @@ struct StagingOfColumns {
       Store::publish();
       warpgroup_sync();
       Store::template store<128>(group.block.args, tile, targets.row, staging, first,
-                                 y_column<Block>(tile) + group.first_group * kGroupRows,
-                                 shape.planes * kSwizzleColumns);
+                                 y_column<Block>(tile) + group.first_group * group_columns, shape.columns);
     }
   }
   static __forceinline__ void finish() { Store::template wait<128, 0>(); }
@@ -81,7 +90,7 @@ struct StagingOfRows {
   using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Block>;
   using Group = WgmmaWarpgroup<Block>;
-  static constexpr Staging shape = staging(Block::knobs);
+  static constexpr Staging shape = Block::staging_shape;
   static constexpr int joins = Function::joins, columns = Block::block_n / joins;  // of Y in a tile
 
   // Stages kSwizzleColumns of the warp's 16 rows of group g, from column `from` of Y in the tile on, at row `to` and
@@ -143,7 +152,6 @@ template <class Block>
 struct StagingOfAllRows : StagingOfRows<Block> {
   using Rows = StagingOfRows<Block>;
   using typename Rows::Tile, typename Rows::Store, typename Rows::Targets, typename Rows::Group;
-  static_assert(Rows::joins == 1, "staging for tensor copies has a column of Y for each column of the tile");
 
   template <class Sum>
   static __forceinline__ void store(const Group& group, const Tile& tile, const Targets& targets, const Sum& sum) {
@@ -154,12 +162,12 @@ struct StagingOfAllRows : StagingOfRows<Block> {
 #pragma unroll
     for (int g = 0; g < Block::groups; ++g)
 #pragma unroll
-      for (int from = 0; from < Block::block_n; from += kSwizzleColumns)
+      for (int from = 0; from < Rows::columns; from += kSwizzleColumns)
         Rows::stage(weights, group.staging(), g * kGroupRows + threadIdx.x % 128 / 32 * 16, from, g, from, sum);
     Store::publish();
     warpgroup_sync();
-    Store::template store<128>(group.block.args, tile, targets.row, group.staging(), first, tile.column,
-                               Block::block_n);
+    Store::template store<128>(group.block.args, tile, targets.row, group.staging(), first, y_column<Block>(tile),
+                               Rows::columns);
   }
   static __forceinline__ void finish() { Store::template wait<128, 0>(); }
 };

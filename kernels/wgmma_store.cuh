@@ -26,7 +26,7 @@ __forceinline__ typename Block::Result* row_of_y(const Args& args, const Tile& t
 template <class Block>
 struct ThreadStores {
   using Element = Block::Result;
-  static constexpr Staging shape = staging(Block::knobs);
+  static constexpr Staging shape = Block::staging_shape;
 
   static __forceinline__ void prefetch(const auto&...) {}
   // The element of the staging buffer where 8 columns of a staged row begin: planes in the swizzle of tensor copies.
@@ -98,7 +98,7 @@ struct CopyStores {
 template <class Block>
 struct BoxStores : CopyStores<BoxStores<Block>> {
   using Element = Block::Result;
-  static constexpr Staging shape = staging(Block::knobs);
+  static constexpr Staging shape = Block::staging_shape;
   static constexpr int box = y_box(Block::knobs), boxes_a_plane = shape.rows / box;
 
   static __forceinline__ void prefetch(const Args& args) { prefetch_map(args.y_map); }
@@ -133,7 +133,7 @@ struct BoxStores : CopyStores<BoxStores<Block>> {
 template <class Block>
 struct RowStores : CopyStores<RowStores<Block>> {
   using Element = Block::Result;
-  static constexpr Staging shape = staging(Block::knobs);
+  static constexpr Staging shape = Block::staging_shape;
 
   static __forceinline__ void prefetch(const auto&...) {}
   static __forceinline__ unsigned place(unsigned row, unsigned column) { return row * shape.pitch + column; }

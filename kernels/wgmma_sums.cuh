@@ -175,6 +175,34 @@ struct SumsOfParts : SumsInMemory<Block, 1> {
   };
 };
 
+// Other sums with the bias of their columns.
+template <class Block, class Sum>
+struct BiasedSums {
+  const Sum& sum;
+  const WgmmaWarpgroup<Block>& group;
+  const Block::Tile& tile;
+  template <class Use>
+  __forceinline__ void with(const Use& use) const {
+    sum.with([&](const auto& four) {
+      use([&](int g, int v) {
+        const int lane = threadIdx.x % 32, at_m = (group.first_group + g) * kGroupRows + threadIdx.x % 128 / 32 * 16;
+        const int column = tile.column + (Block::swapped ? at_m + lane / 4 : v * 8 + lane % 4 * 2);
+        const float low = bias<Block>(group.block.args, tile.expert, column);
+        const float high = bias<Block>(group.block.args, tile.expert, column + (Block::swapped ? 8 : 1));
+        float4 d = four(g, v);
+        d.x += low, d.y += Block::swapped ? low : high, d.z += Block::swapped ? high : low, d.w += high;
+        return d;
+      });
+    });
+  }
+};
+
+template <class Block, class Sum>
+__forceinline__ BiasedSums<Block, Sum> with_bias(const WgmmaWarpgroup<Block>& group, const typename Block::Tile& tile,
+                                                 const Sum& sum) {
+  return {sum, group, tile};
+}
+
 template <class Block>
 using WgmmaSums =
     typename Choice<Block::knobs.split == 1, SumsOfTiles<Block>,

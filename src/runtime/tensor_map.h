@@ -8,7 +8,8 @@
 
 namespace moetune {
 
-/// Tiled, in the 128-byte swizzle; what lies outside of the matrix reads as zeros. The driver refuses a base or a row
+/// Tiled, in the 128-byte swizzle. A box has box_rows rows; of five dimensions the next two are taken whole, and its
+/// rows fill as many of the fourth. What lies outside of the matrix reads as zeros. The driver refuses a base or a row
 /// stride that is no multiple of 16 bytes.
 inline CUresult encode_tensor_map(decltype(&cuTensorMapEncodeTiled) encoder, const MapShape& shape, void* base,
                                   CUtensorMap& map) {
@@ -16,6 +17,10 @@ inline CUresult encode_tensor_map(decltype(&cuTensorMapEncodeTiled) encoder, con
   const std::vector<cuuint64_t> stride(shape.strides.begin(), shape.strides.end());
   std::vector<cuuint32_t> box(size.size(), 1);
   box[0] = static_cast<cuuint32_t>(shape.box_columns), box[1] = static_cast<cuuint32_t>(shape.box_rows);
+  if (size.size() == 5) {
+    for (const size_t i : {1, 2}) box[i] = static_cast<cuuint32_t>(size[i]);
+    box[3] = static_cast<cuuint32_t>(static_cast<cuuint64_t>(shape.box_rows) / (size[1] * size[2]));
+  }
   const std::vector<cuuint32_t> every(size.size(), 1);
   const CUtensorMapDataType type = shape.dtype == "bf16"   ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                    : shape.dtype == "fp16" ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16

@@ -45,9 +45,17 @@ std::string_view after_stage(const Product& product) {
 }
 
 // The function of the result, a policy in kernels/result*.cuh.
-std::string_view result_function(Weighting weighting) {
-  if (weighting == Weighting::result) return "Weighted";
-  return weighting == Weighting::rounded_result ? "RoundedWeighted" : "Identity";
+std::string result_function(const Product& product) {
+  constexpr std::string_view kActivations[] = {"", "Silu", "Gelu", "GptOss"};
+  const std::string_view element = name(product.d.type.dtype);
+  if (product.activation != Activation::none)
+    return fmt::format("Gated<moetune::{}, moetune::{}>", element,
+                       kActivations[static_cast<size_t>(product.activation)]);
+  return fmt::format("{}<moetune::{}>",
+                     product.weighting == Weighting::result           ? "Weighted"
+                     : product.weighting == Weighting::rounded_result ? "RoundedWeighted"
+                                                                      : "Identity",
+                     element);
 }
 
 }  // namespace
@@ -57,8 +65,7 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
   const Product product = before_last_pass(product_of(shape));
   unit += fmt::format("  using X = {};\n", operand_type(product.a.type, 'X'));
   unit += fmt::format("  using W = {};\n", operand_type(product.b.type, 'W'));
-  unit += fmt::format("  using Function = moetune::{}<moetune::{}>;\n", result_function(product.weighting),
-                      name(product.d.type.dtype));
+  unit += fmt::format("  using Function = moetune::{};\n", result_function(product));
   if (const std::string_view hook = after_stage(product); !hook.empty())
     unit += fmt::format("  using AfterStage = moetune::{};\n", hook);
   unit +=
@@ -76,6 +83,8 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
   flag("w_across", !is_k_major(product.b));
   flag("weighs_x", product.weighting == Weighting::a);
   flag("accumulates", product.accumulates);
+  if (product.interleaved) flag("interleaved", true);
+  if (product.bias) flag("adds_bias", true);
   for (const auto& [what, value] : text.constants)
     unit += fmt::format("  static constexpr int {} = {};\n", what, value);
   const std::string cluster = plan.cluster > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", plan.cluster) : "";
@@ -95,6 +104,11 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
     return fmt::format("{} does not support {}{}", variant, name(shape.layer.dtype),
                        is_quantised(shape.layer.dtype) ? ": packs of other programs' kernels may" : "");
+  if (is_gated(shape.fusion) && variant != "cpu" && shape.layer.n % 16 != 0)
+    return fmt::format("{} needs n in multiples of 16 for gates: it takes eight and their eight ups by turns", variant);
+  if (is_gated(shape.fusion) && variant != "cpu" && shape.layer.dtype == Dtype::fp8 &&
+      shape.layer.scales == ScaleKind::block)
+    return fmt::format("{} does not join gate and up of fp8 with scales of blocks", variant);
   return std::nullopt;
 }
 

@@ -59,6 +59,19 @@ void set_operands(Product& p, const Problem& problem) {
       p.d = operand(problem, LayerMatrix::y, Axis::m, Axis::n, y);
       p.ragged = Axis::m, p.n = layer.n, p.k = layer.k;
       p.weighting = Weighting::rounded_result;
+      p.activation = fusion.silu      ? Activation::silu
+                     : fusion.gelu    ? Activation::gelu
+                     : fusion.gpt_oss ? Activation::gpt_oss
+                                      : Activation::none;
+      p.interleaved = fusion.interleaved;
+      if (is_gated(fusion)) p.d.columns /= 2;
+      if (fusion.bias)
+        p.bias = {.matrix = LayerMatrix::bias,
+                  .type = p.d.type,
+                  .rows = layer.local_experts(),
+                  .columns = layer.n,
+                  .row_axis = Axis::n,
+                  .column_axis = Axis::n};
       break;
     case Op::dx:
       p.a = operand(problem, LayerMatrix::dy, Axis::m, Axis::k, y);
@@ -122,7 +135,7 @@ ScaledBlock scaled_block(const Product& p, const Operand& operand) {
 }  // namespace
 
 std::string_view name(LayerMatrix matrix) {
-  constexpr std::string_view kNames[] = {"X", "W", "Y", "dX", "dW", "dY", "dweights"};
+  constexpr std::string_view kNames[] = {"X", "W", "Y", "dX", "dW", "dY", "dweights", "bias"};
   return kNames[static_cast<size_t>(matrix)];
 }
 
@@ -154,11 +167,11 @@ Product product_of(const Problem& problem) {
 bool is_moved(const Product& product, const Operand& operand) {
   if (operand.order != RowOrder::in_place) return true;
   if (operand.matrix == product.a.matrix) return product.weighting == Weighting::a;
-  return operand.matrix == product.d.matrix && weights_result(product);
+  return operand.matrix == product.d.matrix && (weights_result(product) || is_finished(product));
 }
 
 Product in_expert_order(const Product& product) {
-  Product plain = product;
+  Product plain = without_finish(product);
   const auto put_in_order = [&](const Operand& operand, Operand& ordered) {
     if (is_moved(product, operand))
       ordered.order = RowOrder::in_place, ordered.capacity = 0, ordered.rows = owned_rows(product, operand);
@@ -176,7 +189,28 @@ bool weights_result(const Product& product) { return weighs_result(product.weigh
 
 bool sums_slots(const Product& product) { return product.d.order == RowOrder::by_token; }
 
-int64_t joined_columns(const Product& product) { return product.n / product.d.columns; }
+int64_t joined_columns(const Product& product) { return product.activation == Activation::none ? 1 : 2; }
+
+JoinedColumns joined(const Product& product, int64_t column) {
+  if (product.activation == Activation::none) return {column, column};
+  return product.interleaved ? JoinedColumns{2 * column, 2 * column + 1}
+                             : JoinedColumns{column, column + product.d.columns};
+}
+
+Product without_finish(const Product& product) {
+  Product plain = product;
+  plain.d.columns = product.n;
+  plain.activation = Activation::none;
+  plain.bias.reset();
+  return plain;
+}
+
+double activate(Activation activation, double gate, double up) {
+  if (activation == Activation::gelu) return gate * (1 + std::erf(gate / std::sqrt(2.0))) / 2 * up;
+  if (activation == Activation::silu) return gate / (1 + std::exp(-gate)) * up;
+  const double most = std::min(gate, 7.0);
+  return most / (1 + std::exp(-1.702 * most)) * (std::clamp(up, -7.0, 7.0) + 1);
+}
 
 bool takes_another_pass(const Product& product) { return sums_slots(product) || product.weight_gradient; }
 
@@ -356,6 +390,7 @@ double bytes(const Product& product) {
            (static_cast<double>(size_bytes(operand->type.scales.dtype)) + (has_zero_points(*operand) ? 0.5 : 0));
     permuted = permuted || operand->order != RowOrder::in_place;
   }
+  if (product.bias) sum += static_cast<double>(product.bias->rows * row_bytes(*product.bias));
   const int64_t a_row = (permuted ? 1 : 0) + (product.weighting != Weighting::none ? 1 : 0);
   return sum + 4.0 * static_cast<double>(experts(product) + routed_rows(product) * a_row);
 }

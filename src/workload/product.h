@@ -13,8 +13,8 @@
 namespace moetune {
 
 /// The matrices of a layer.
-enum class LayerMatrix { x, w, y, dx, dw, dy, dweights };
-std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", "dW", "dY", "dweights"
+enum class LayerMatrix { x, w, y, dx, dw, dy, dweights, bias };
+std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", "dW", "dY", "dweights", "bias"
 
 /// Axes of the product D_e[M, N] = sum over K of A_e[M, K] * B_e[N, K].
 enum class Axis { m, n, k };
@@ -72,6 +72,10 @@ struct WeightGradient {
   bool operator==(const WeightGradient&) const = default;
 };
 
+/// What makes a column of D of a gate and an up; the formulas stand at Fusion.
+enum class Activation { none, silu, gelu, gpt_oss };
+double activate(Activation activation, double gate, double up);
+
 /// fwd  Y_e = X_e W_e^T     A = X, B = W, D = Y
 /// dx   dX_e = dY_e W_e     A = dY, B = W, whose rows are steps along K, D = dX
 /// dw   dW_e = dY_e^T X_e   A = dY, B = X, rows of both are steps along K, D = dW; zeros for experts without rows
@@ -85,6 +89,9 @@ struct Product {
   bool fast_sums = false;    // along all of k in the multiplier: of fp8, rounded more coarsely than fp32
   bool accumulates = false;  // d = round(d before + sum), in fp32; d of experts without rows stays
   std::optional<WeightGradient> weight_gradient = {};
+  Activation activation = Activation::none;
+  bool interleaved = false;             // columns of N: gate and up by turns, not all gates first
+  std::optional<Operand> bias = {};     // [experts, N], added to sums
   std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
   std::vector<int64_t> first_rows = {};      // [experts + 1] prefix sums of m_sizes
   std::vector<int32_t> gather_indices = {};  // [rows] flat slot of each row in expert order
@@ -105,6 +112,15 @@ bool sums_slots(const Product& product);
 
 /// Columns of the product that make one of D: more than one where the result's function joins them.
 int64_t joined_columns(const Product& product);
+/// The column of N of the gate of D's column, and of its up; without an activation both are `column`.
+struct JoinedColumns {
+  int64_t gate, up;
+};
+JoinedColumns joined(const Product& product, int64_t column);
+/// Whether sums get a bias or an activation before they are weighted.
+inline bool is_finished(const Product& product) { return product.bias || product.activation != Activation::none; }
+/// The same product without them: D has N columns.
+Product without_finish(const Product& product);
 
 /// Whether it is gathered, scattered or weighted by row: a plain GEMM needs its rows moved before or after.
 bool is_moved(const Product& product, const Operand& operand);

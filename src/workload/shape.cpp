@@ -59,6 +59,25 @@ void require_format(const Shape& shape) {
                         "use bf16 or fp16");
 }
 
+void require_valid_gate(const Shape& shape) {
+  const auto& [layer, op, fusion] = shape;
+  if (fusion.bias && op != Op::fwd) throw request_error(fmt::format("{} has no bias", name(op)), "bias belongs to fwd");
+  if (fusion.interleaved && !is_gated(fusion))
+    throw request_error("interleaved needs an activation", "it is an order of W's rows, gate and up by turns");
+  if (!is_gated(fusion)) return;
+  if (int{fusion.silu} + int{fusion.gelu} + int{fusion.gpt_oss} > 1)
+    throw request_error(fmt::format("{} has two activations", text(fusion)), "a layer has one");
+  if (op != Op::fwd || layer.projection != Projection::up)
+    throw request_error(fmt::format("{} of {} has no gate", name(op), name(layer.projection)),
+                        "silu, gelu and gpt_oss belong to fwd of up");
+  const bool relu = layer.gate.gated == false && layer.model != "custom";  // sizes alone don't tell
+  if (relu || layer.n % 2 != 0)
+    throw request_error(layer.n % 2 != 0 ? fmt::format("n {} is odd: half of it are gates", layer.n)
+                                         : fmt::format("the experts of {} have no gate", layer.model));
+  if (fusion.topk_weights)
+    throw request_error("topk_weights and an activation exclude each other", "weights belong to down");
+}
+
 }  // namespace
 
 std::string_view name(Projection projection) { return kProjections[static_cast<size_t>(projection)]; }
@@ -112,6 +131,7 @@ void require_valid(const Shape& shape) {
     throw request_error(shape.op != Op::dx ? fmt::format("{} has no weight gradient", name(shape.op))
                                            : "weight_gradient needs topk_weights",
                         "weight_gradient belongs to dx with topk_weights");
+  require_valid_gate(shape);
 }
 
 std::string format_word(const Layer& layer) {
@@ -155,7 +175,7 @@ Json to_json(const Shape& shape) {
     json["out_dtype"] = name(layer.out_dtype);
     json["fast_sums"] = layer.fast_sums;
   }
-  for (const FusionPart& part : kFusionParts)  // by_slot only where it is on, as files from before
+  for (const FusionPart& part : kFusionParts)  // those of fwd only where they are on, as files from before
     if (!part.only || (part.only == shape.op && (shape.op != Op::fwd || shape.fusion.*part.on)))
       json[part.name] = shape.fusion.*part.on;
   return json;

@@ -30,6 +30,9 @@ constexpr double kNormNoise = 1.0;
 constexpr double kWorstNoise = 2.5;
 constexpr double kTailNoise = 8 * 0x1p-24;
 
+// An error of a gate or an up is multiplied by the other, which is up to six times its rms.
+constexpr double kGatedNoise = 10;
+
 /// What is wrong with some rows of a result, and how far off the rest is.
 struct Tally {
   int64_t wrong = 0;
@@ -197,13 +200,19 @@ std::map<int64_t, Scope> scopes_of(const Result& result, const std::vector<int64
   return scopes;
 }
 
-/// Integer inputs: `wanted` [result_rows, columns] in the result's dtype; each element must have the same bits.
+/// Integer inputs: `wanted` [result_rows, columns] in the result's dtype; each element must have the same bits, or with
+/// an activation be a neighbour.
 Verdict compare_exact(const Product& product, const Operand& operand, const Output& output, const Buffer& wanted,
                       ThreadPool& pool) {
   const Result result(product, operand, output);
+  // The exponential isn't exact: beside a tie it may round to a neighbour.
+  const double unit =
+      product.activation == Activation::none ? 0 : std::ldexp(1, 1 - significand_bits(operand.type.dtype));
   const Tally tally =
-      scan(result, operand.type.dtype, wanted.data(), pool, [](int64_t, float right, float got, const Tally&) {
-        return std::bit_cast<uint32_t>(got) != std::bit_cast<uint32_t>(right);
+      scan(result, operand.type.dtype, wanted.data(), pool, [&](int64_t, float right, float got, const Tally&) {
+        if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(right)) return false;
+        return !(std::abs(static_cast<double>(got) - static_cast<double>(right)) <=
+                 unit * power_below(std::abs(right))) || unit == 0;
       });
   Verdict verdict = judge(result, "integer", tally, "differ", "");
   verdict.mismatches = tally.wrong;
@@ -251,9 +260,10 @@ Verdict compare_close(const Product& product, const Operand& operand, const Outp
 Tolerance tolerance(const Product& product, const Operand& result, int64_t terms) {
   const int bits = significand_bits(result.type.dtype);
   const bool twice = product.weighting == Weighting::rounded_result;
-  const double noise = std::sqrt(static_cast<double>(terms)) * 0x1p-24;
+  const double gated = product.activation == Activation::none ? 1 : kGatedNoise;
+  const double noise = gated * std::sqrt(static_cast<double>(terms)) * 0x1p-24;
   return {.normalised_error = (twice ? 2 : 1) * std::ldexp(1, -bits) + kNormNoise * noise,
-          .ulps = (twice ? kUlpsTwoRoundings : kUlpsOneRounding) + std::ldexp(kWorstNoise * noise + kTailNoise, bits)};
+          .ulps = (twice ? kUlpsTwoRoundings : kUlpsOneRounding) + std::ldexp(kWorstNoise * noise + gated * kTailNoise, bits)};
 }
 
 Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {

@@ -197,6 +197,26 @@ void multiply_by_x(const Product& product, const Matrices& matrices, float* sums
   });
 }
 
+/// D's rows from sums with their bias, gates and ups joined. Changes the sums.
+void finish_rows(const Product& product, const Matrices& matrices, float* sums, int threads, ThreadPool& pool) {
+  pool.for_each(threads, routed_rows(product), [&](int, int64_t i) {
+    const Place place = place_of(product, product.d, i);
+    float* row = sums + i * product.n;
+    if (product.bias) {
+      const std::vector<float> bias = bias_of(product, matrices, place.expert);
+      for (int64_t column = 0; column < product.n; ++column) row[column] += bias[static_cast<size_t>(column)];
+    }
+    std::vector<float> values(row, row + product.d.columns);
+    if (product.activation != Activation::none)
+      for (int64_t column = 0; column < product.d.columns; ++column) {
+        const auto [gate, up] = joined(product, column);
+        values[static_cast<size_t>(column)] = static_cast<float>(
+            activate(product.activation, static_cast<double>(row[gate]), static_cast<double>(row[up])));
+      }
+    store(product, matrices, place.expert, place.row, 0, product.d.columns, values.data());
+  });
+}
+
 }  // namespace
 
 std::vector<Tile> usable_tiles() {
@@ -216,15 +236,21 @@ const Tile& best_tile() {
 
 void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKnobs& knobs, ThreadPool& pool,
                   Workspace& workspace) {
-  if (!takes_another_pass(product))
+  if (!takes_another_pass(product) && !is_finished(product))
     return run_tasks({.product = product, .matrices = matrices, .knobs = knobs}, pool, workspace);
   workspace.sums.grow(routed_rows(product) * product.n * static_cast<int64_t>(sizeof(float)));
   auto* sums = workspace.sums.as<float>();
-  const Product first = before_last_pass(product);
+  Product first = without_finish(before_last_pass(product));
+  if (is_finished(product)) {
+    first.d.order = RowOrder::in_place, first.d.rows = routed_rows(product), first.d.type = plain_type(Dtype::fp32);
+    first.weighting = Weighting::none;
+  }
   Matrices to_sums = matrices;
   to_sums.d = sums;
   run_tasks({.product = first, .matrices = to_sums, .knobs = knobs}, pool, workspace);
-  if (sums_slots(product))
+  if (is_finished(product))
+    finish_rows(product, matrices, sums, knobs.threads, pool);
+  else if (sums_slots(product))
     add_slots(product, matrices, sums, knobs.threads, pool);
   else
     multiply_by_x(product, matrices, sums, knobs.threads, pool);

@@ -25,7 +25,7 @@ struct Run {
   int64_t rows = 0;
 };
 std::vector<Run> used_runs(const Product& product, const Operand& operand) {
-  if (is_ragged(product, operand)) return {{0, operand.rows}};
+  if (is_ragged(product, operand) || operand.matrix == LayerMatrix::bias) return {{0, operand.rows}};
   std::vector<Run> runs;
   for (int64_t expert = 0; expert < experts(product); ++expert)
     if (product.m_sizes[static_cast<size_t>(expert)] > 0)
@@ -98,6 +98,7 @@ OperandSet make_set(const Product& product, Values values, ThreadPool& pool, con
                  .values = values,
                  .a_scales = make_scales(product, product.a, values),
                  .b_scales = make_scales(product, product.b, values)};
+  if (product.bias) set.bias = input(*product.bias, &OperandSet::bias);
   if (product.weight_gradient) {
     set.x = input(product.weight_gradient->x, &OperandSet::x);
     set.dweights = make_output(product.weight_gradient->dweights);
@@ -119,7 +120,8 @@ MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t
   plan.set_bytes = used_bytes(product, product.a) + used_bytes(product, product.b) + output_bytes(product.d);
   plan.reference_bytes = result_rows(product, product.d) * (row_bytes(product.d) + 4 * product.d.columns);
   if (sums_slots(product)) plan.reference_bytes += kDouble * product.d.rows * product.d.columns;  // while they are made
-  if (takes_another_pass(product)) plan.partial_bytes = kFloat * routed_rows(product) * product.n;
+  if (product.bias) plan.set_bytes += used_bytes(product, *product.bias);
+  if (takes_another_pass(product) || is_finished(product)) plan.partial_bytes = kFloat * routed_rows(product) * product.n;
   if (const auto& gradient = product.weight_gradient) {
     plan.set_bytes += used_bytes(product, gradient->x) + output_bytes(gradient->dweights);
     plan.reference_bytes += 2 * gradient->dweights.rows * kFloat;
@@ -160,6 +162,7 @@ Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weigh
           .a_scales = set.a_scales.as<float>(),
           .b_scales = set.b_scales.as<float>(),
           .x = set.x.data(),
+          .bias = set.bias.data(),
           .dweights = reinterpret_cast<float*>(set.dweights.data())};
 }
 

@@ -22,7 +22,8 @@ struct Matrices {
   const float* topk_weights = nullptr;  // [slots], where the product is weighted
   const float* a_scales = nullptr;      // [scale_count], where the operand has scales
   const float* b_scales = nullptr;
-  const void* x = nullptr;    // with the weights' gradient
+  const void* x = nullptr;     // with the weights' gradient
+  const void* bias = nullptr;  // where the product has one
   float* dweights = nullptr;  // [slots], the same
 };
 
@@ -47,6 +48,8 @@ Input input_a(const Product& product, const Matrices& matrices);
 Input input_b(const Product& product, const Matrices& matrices);
 /// The X of the weights' gradient.
 Input input_x(const Product& product, const Matrices& matrices);
+/// The bias of an expert's columns.
+std::vector<float> bias_of(const Product& product, const Matrices& matrices, int64_t expert);
 /// What is in D before a launch that accumulates.
 Input input_d(const Product& product, const Matrices& matrices);
 
@@ -63,6 +66,7 @@ struct OperandSet {
   Buffer a_scales;  // without scales: empty
   Buffer b_scales;
   Buffer x = {};         // without the weights' gradient: empty
+  Buffer bias = {};      // without a bias: empty
   Output dweights = {};  // the same
 };
 /// Inputs are copied from `source`, where there is one.

@@ -104,7 +104,7 @@ Dot dot(const Product& product, const Matrices& matrices, int64_t expert, int64_
 /// D that sums slots takes the sums as they are.
 template <class Finish>
 Reference reference(const Product& product, const Matrices& matrices, Dtype dtype, ThreadPool& pool, Finish&& finish) {
-  const int64_t n = product.n, rows = result_rows(product, product.d);
+  const int64_t n = product.d.columns, rows = result_rows(product, product.d);
   Reference result{.d = Buffer(rows * n * size_bytes(dtype)),
                    .dweights = Buffer(product.weight_gradient ? product.slots * 4 : 0)};
   const auto put = [&](int64_t row, const std::vector<float>& values) {
@@ -127,9 +127,16 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
     std::vector<float> values(static_cast<size_t>(n));
     if (product.accumulates) input_d(product, matrices).unpack(expert, row, 0, n, values.data());
     const float weight = result_weight(product, matrices, expert, row);
+    const std::vector<float> bias = product.bias ? bias_of(product, matrices, expert) : std::vector<float>();
+    const auto sum = [&](int64_t column) {
+      return sums[column] + (bias.empty() ? 0.0 : static_cast<double>(bias[static_cast<size_t>(column)]));
+    };
     for (int64_t column = 0; column < n; ++column) {
       float& value = values[static_cast<size_t>(column)];
-      value = finish(sums[column], weight, value);
+      const auto [gate, up] = joined(product, column);
+      value = finish(product.activation == Activation::none ? sum(column)
+                                                            : activate(product.activation, sum(gate), sum(up)),
+                     weight, value);
     }
     put(in_order, values);
   });

@@ -90,7 +90,8 @@ class CudaBackend : public Backend {
     const Kernel* kernel = contender.baseline.empty() ? kernel_of(contender.candidate).get() : nullptr;
     if (kernel) kernel->clear(stream_->stream);
     const Product& product = loaded_->operands.product;
-    const bool of_cublas_16 = !kernel && product.accumulates && product.d.type.dtype != Dtype::fp32;
+    const bool of_cublas_16 = !kernel && (product.accumulates || is_finished(product)) &&
+                              loaded_->operands.plain.d.type.dtype != Dtype::fp32;
     std::optional<Weighting> weighting;  // a pack's own; others follow the product
     if (const Pack* pack = kernel ? contender.candidate.variant->pack.get() : nullptr)
       weighting = weighting_of(*pack, loaded_->shape);

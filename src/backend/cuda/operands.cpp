@@ -111,9 +111,11 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
     o.dweights_stride = aligned(bytes_of(p.weight_gradient->dweights) + kGuardBytes);
   }
 
+  if (p.bias) o.bias_stride = aligned(bytes_of(*p.bias));
+
   const auto touched = static_cast<int64_t>(bytes(p));
   const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride + o.a_scale_stride +
-                            o.b_scale_stride + o.b_zero_stride;
+                            o.b_scale_stride + o.b_zero_stride + o.bias_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
   int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
@@ -138,6 +140,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
     o.x = DeviceBuffer(sets * o.x_stride);
     o.dweights = DeviceBuffer(kGuardBytes + sets * o.dweights_stride);
   }
+  if (p.bias) o.bias = DeviceBuffer(sets * o.bias_stride);
   if (fp8) make_lt_scales(o);
   if (sums_slots(p)) o.row_of = DeviceBuffer(aligned(p.slots * 4));
   if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
@@ -167,6 +170,7 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
   fill_operand(services, product.b, values, set, b.data() + set * b_stride, stream);
   if (product.weight_gradient)
     fill_operand(services, product.weight_gradient->x, values, set, x.data() + set * x_stride, stream);
+  if (product.bias) fill_operand(services, *product.bias, values, set, bias.data() + set * bias_stride, stream);
   const auto fill_scales = [&](const Operand& operand, const float* scales) {
     if (scales)
       services.of(operand.type.scales.dtype)
@@ -253,6 +257,16 @@ void Operands::finish(Services& services, const float* sums, int set, cudaStream
   }
 }
 
+FinishedRows Operands::finished_rows(int set) const {
+  return {.bias = bias.size() > 0 ? bias.data() + set * bias_stride : nullptr,
+          .first_rows = first_rows.as<int>(),
+          .experts = experts(product),
+          .activation = product.activation,
+          .interleaved = product.interleaved,
+          .rows = routed_rows(product),
+          .n = product.n};
+}
+
 RowWeights Operands::result_weights() const {
   if (!weights_result(product)) return {};
   return {.weights = weights.as<float>(),
@@ -287,7 +301,8 @@ Args Operands::args(int set) const {
           .x_scale_step = x_scales.column,
           .w_scale_expert = w_scales.expert,
           .w_scale_row = w_scales.row,
-          .w_scale_step = w_scales.column};
+          .w_scale_step = w_scales.column,
+          .bias = bias.size() > 0 ? bias.data() + set * bias_stride : nullptr};
 }
 
 GroupedGemm Operands::gemm(int set) const {
@@ -325,6 +340,12 @@ void Operands::sort_inputs(Services& services, int set, cudaStream_t stream) con
 void Operands::unsort_result(Services& services, int set, cudaStream_t stream) const {
   if (!is_moved(product, product.d)) return;
   if (takes_another_pass(product)) return finish(services, d_sorted.as<float>(), set, stream);
+  if (is_finished(product)) {
+    FinishedRows rows = finished_rows(set);
+    rows.out = d_of(set), rows.sums = d_sorted.data(), rows.from_fp32 = plain.d.type.dtype == Dtype::fp32;
+    rows.to = d_rows.size() > 0 ? d_rows.as<int>() : nullptr, rows.weights = result_weights();
+    return services.of(product.d.type.dtype).finish_rows(rows, stream);
+  }
   services.of(product.d.type.dtype)
       .move_rows({.out = d_of(set),
                   .in = d_sorted.data(),

@@ -36,6 +36,9 @@ struct Operands {
 
   // Where the product has the weights' gradient: X by sets, and both results with guards.
   DeviceBuffer x, dweights;
+  // Where it has a bias: by sets.
+  DeviceBuffer bias;
+  int64_t bias_stride = 0;
   int64_t x_stride = 0, dweights_stride = 0;
   DeviceBuffer row_of;  // [slots] for sums over slots: row of expert order, -1 without
 
@@ -45,6 +48,8 @@ struct Operands {
   float* dweights_of(int set) const;
   /// The last pass: from sums, which lie as D of `first`, to the results.
   void finish(Services& services, const float* sums, int set, cudaStream_t stream) const;
+  /// What becomes of the sums of `plain`, in place and without weights.
+  FinishedRows finished_rows(int set) const;
   /// Weights of the result's rows, as it is compared.
   RowWeights result_weights() const;
   /// The plain GEMM behind the problem: on operands as they are, or on the sorted copies of those that are moved.

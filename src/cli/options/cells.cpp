@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <set>
@@ -19,6 +20,8 @@ namespace {
 
 constexpr int64_t kDefaultTokens = 256;
 constexpr size_t kMaxCells = 10000;
+
+std::vector<std::string> gated_words() { return {"silu", "gelu", "gpt-oss"}; }
 
 std::optional<int64_t> size_of(const std::string& text, std::string_view option, int64_t most) {
   if (text.empty()) return std::nullopt;
@@ -78,9 +81,21 @@ std::vector<Model> models_of(const CellOptions& options) {
   return {model_of_sizes(options, given, *n, *k)};
 }
 
+// The fusions that the options set, --gated too.
+Fusion with_gate(const CellOptions& options) {
+  Fusion fusion = options.fusion;
+  if (options.gated.empty()) return fusion;
+  const std::vector<std::string> words = gated_words();
+  const auto found = std::ranges::find(words, options.gated);
+  if (found == words.end()) throw unknown_word("--gated", options.gated, words);
+  fusion.*std::array{&Fusion::silu, &Fusion::gelu, &Fusion::gpt_oss}[static_cast<size_t>(found - words.begin())] = true;
+  return fusion;
+}
+
 Fusion fusion_of(Fusion fusion, Projection projection, bool both) {
   if (both && projection == Projection::up) fusion.permute_y = fusion.topk_weights = fusion.weight_gradient = false;
-  if (both && projection == Projection::down) fusion.permute_x = fusion.sum_slots = false;
+  if (both && projection == Projection::down)
+    fusion.permute_x = fusion.sum_slots = fusion.silu = fusion.gelu = fusion.gpt_oss = fusion.interleaved = false;
   return fusion;
 }
 
@@ -99,6 +114,8 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
   };
   const Fusion& fusion = options.fusion;
   require(fusion.by_slot, "--by-slot", Op::fwd);
+  require(!options.gated.empty(), "--gated", Op::fwd);
+  require(fusion.bias, "--bias", Op::fwd);
   require(fusion.accumulate, "--accumulate", Op::dw);
   require(fusion.fp32_dw, "--fp32-dw", Op::dw);
   require(fusion.sum_slots, "--sum-slots", Op::dx);
@@ -241,6 +258,10 @@ constexpr CellOption kOptions[] = {
      &Options::zero_experts},
     {"tp", "Ranks that share each expert's width", "LIST", &Options::tp},
     {"ep", "Ranks that share the experts", "LIST", &Options::ep},
+    {"gated", "Y = act(gate) * up, of one product: silu, gelu, gpt-oss (of up)", "ACTIVATION", &Options::gated,
+     gated_words},
+    {"interleaved", "Rows of W are gate and up by turns, not all gates first (--gated)", &Fusion::interleaved},
+    {"bias", "Add a bias to the sums: [experts, n]", &Fusion::bias},
     {"permute_x", "Gather rows of X while loading (only for up, if both projections are listed)", &Fusion::permute_x},
     {"permute_y", "Scatter rows of Y to token order while storing (only for down, if both are listed)",
      &Fusion::permute_y},
@@ -255,6 +276,10 @@ constexpr CellOption kOptions[] = {
 }  // namespace
 
 std::span<const CellOption> cell_options() { return kOptions; }
+
+std::string gated_word(const Fusion& fusion) {
+  return fusion.silu ? "silu" : fusion.gelu ? "gelu" : fusion.gpt_oss ? "gpt-oss" : "";
+}
 
 std::string typed_name(const CellOption& option) {
   std::string name = fmt::format("--{}", option.name);
@@ -297,8 +322,11 @@ std::vector<Cell> make_cells(const CellOptions& options) {
         for (const Projection projection : projections)
           for (const Op op : ops)
             for (const Layer& layer : layers_of(model, projection, op, tp, ep, dtypes, options)) {
-              Shape shape{layer, op, fusion_of(options.fusion, projection, both)};
-              if (op != Op::fwd && ops.size() > 1) shape.fusion.by_slot = false;
+              Shape shape{layer, op, fusion_of(with_gate(options), projection, both)};
+              if (op != Op::fwd && ops.size() > 1) {
+                Fusion& fusion = shape.fusion;
+                fusion.by_slot = fusion.silu = fusion.gelu = fusion.gpt_oss = fusion.interleaved = fusion.bias = false;
+              }
               if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
               if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
               if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
@@ -347,6 +375,7 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
     if (layer.fast_sums) arguments.emplace_back("--fast-sums");
   }
   add("--zero-experts", std::to_string(layer.zero_experts), "0");
+  add("--gated", gated_word(cell.shape.fusion), "");
   add("--tp", std::to_string(layer.tp), "1");
   add("--ep", std::to_string(layer.ep), "1");
   add("--tokens", std::to_string(cell.tokens));

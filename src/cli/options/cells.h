@@ -16,7 +16,7 @@ struct CellOptions {
   std::vector<std::string> models = {}, projections = {}, ops = {}, tokens = {}, routings = {}, dtypes = {},
                            scales = {}, out_dtypes = {};
   std::string experts = {}, top_k = {}, hidden = {}, intermediate = {}, n = {}, k = {}, zero_experts = {}, tp = {},
-              ep = {}, seed = {};
+              ep = {}, seed = {}, gated = {};
   std::string suite = {};  // a name or a file, instead of all others but the seed
   Fusion fusion = {};
   bool fast_sums = false;
@@ -37,14 +37,18 @@ struct CellOption {
   constexpr CellOption(const char* n, const char* h, const char* p, std::vector<std::string> CellOptions::*member,
                        std::vector<std::string> (*w)() = nullptr)
       : name(n), help(h), placeholder(p), list(member), words(w) {}
-  constexpr CellOption(const char* n, const char* h, const char* p, std::string CellOptions::*member)
-      : name(n), help(h), placeholder(p), value(member) {}
+  constexpr CellOption(const char* n, const char* h, const char* p, std::string CellOptions::*member,
+                       std::vector<std::string> (*w)() = nullptr)
+      : name(n), help(h), placeholder(p), value(member), words(w) {}
   constexpr CellOption(const char* n, const char* h, bool Fusion::*member) : name(n), help(h), flag(member) {}
   constexpr CellOption(const char* n, const char* h, bool CellOptions::*member) : name(n), help(h), on(member) {}
 };
 std::span<const CellOption> cell_options();
 /// "--top-k".
 std::string typed_name(const CellOption& option);
+
+/// The activation of a cell as --gated has it; empty without one.
+std::string gated_word(const Fusion& fusion);
 
 /// One product of lists of a suite, and where in its file it stands.
 struct SuitePart {
@@ -70,8 +74,8 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title = "C
 /// The product, in the order model, tp, ep, projection, op, dtype, scales, dtype of Y, routing, tokens; duplicates
 /// dropped. A trace that names no layer becomes one cell per recorded layer, and without --tokens has its recorded
 /// count. Without --dtype, cells have the format of the model's checkpoint, and bf16 for gradients. With both
-/// projections, permute_x and sum_slots go to up, permute_y, topk_weights and weight_gradient to down; with several
-/// ops, by_slot goes to fwd, accumulate and fp32_dw go to dw, sum_slots and weight_gradient to dx. Of a suite, the
+/// projections, permute_x, gates and sum_slots go to up, permute_y, topk_weights and weight_gradient to down; with several
+/// ops, gates, bias and by_slot go to fwd, accumulate and fp32_dw go to dw, sum_slots and weight_gradient to dx. Of a suite, the
 /// products of its parts one after another; --seed is for those that name none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 

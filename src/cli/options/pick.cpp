@@ -45,6 +45,7 @@ Words words_of(const Cell& cell, std::string_view option) {
     if (all.name == "trace") all.layer.clear();
     return {text(cell.routing), text(all)};
   }
+  if (option == "gated") return {gated_word(cell.shape.fusion)};
   Fields fields;
   add_cell(fields, cell);
   const std::string& word = std::ranges::find(fields, option, &Fields::value_type::first)->second;
@@ -88,6 +89,8 @@ std::vector<Criterion> criteria_of(const TunedTable& table, const CellOptions& o
     if (named)
       for (const std::string& word : given)
         for (std::string& cell : cell_words(one.name, word, table)) criterion.wanted.insert(std::move(cell));
+    else if (one.words)
+      criterion.wanted.insert(given.begin(), given.end());
     else if (!given.empty())
       for (const int64_t value : parse_integers(all, typed_name(one), 0, std::numeric_limits<int64_t>::max()))
         criterion.wanted.insert(std::to_string(value));

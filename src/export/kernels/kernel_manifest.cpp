@@ -56,6 +56,7 @@ Json operands_of(const Product& p) {
     list.push_back(operand(p, p.weight_gradient->x, "read"));
     list.push_back(operand("dweights", "fp32", {"slots"}, "write"));
   }
+  if (p.bias) list.push_back(operand("bias", name(p.bias->type.dtype), {"experts", "n"}, "read"));
   for (const ScalesRule& rule : scales_of(p)) {
     list.push_back({{"name", rule.name}, {"dtype", "fp32"}, {"shape", texts(rule.shape)}, {"access", "read"}});
     if (!rule.strides.empty()) list.back()["strides"] = rule.strides;
@@ -82,6 +83,7 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
   if (field == "m_sizes") return "m_sizes";
   if (field == "gather_indices") return reads_gather_indices(p) ? "gather_indices" : "";
   if (field == "topk_weights") return p.weighting != Weighting::none ? "topk_weights" : "";
+  if (field == "bias") return p.bias ? "bias" : "";
   for (const BufferRule& buffer : rule.buffers)
     if (buffer.name == field) return buffer.name;
   for (const ScalesRule& scales : scales_of(p))

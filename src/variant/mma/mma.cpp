@@ -117,7 +117,7 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
 
 std::string unit(const Knobs& c, const Shape& shape) {
   const Product p = product_of(shape);
-  const int64_t store_bytes = p.n % 8 == 0 ? 16 : p.n % 2 == 0 ? 4 : 2;
+  const int64_t store_bytes = p.d.columns % 8 == 0 ? 16 : p.d.columns % 2 == 0 ? 4 : 2;
   return print_unit({.variant = "mma",
                      .knobs_type = "MmaKnobs",
                      .knobs = list().initialiser(c),

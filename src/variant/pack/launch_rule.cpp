@@ -44,6 +44,16 @@ MapRule matrices(MapRule map, const Expression& count, const Expression& rows) {
   return map;
 }
 
+// Rows of W whose columns of the product are joined (kernels/args.h): [experts, n / 16, gate or up, 8, k].
+MapRule joined_rows(MapRule map, const Product& product) {
+  const Expression row = map.strides.front(), half = "n" / Expression(2) * row;
+  map.sizes.insert(map.sizes.end(), {8, 2, "n" / Expression(16), "experts"});
+  map.strides = product.interleaved ? std::vector<Expression>{2 * row, row, 16 * row}
+                                    : std::vector<Expression>{row, half, 8 * row};
+  map.strides.push_back("n" * row);
+  return map;
+}
+
 // Rows that end where an expert's do: see kRaggedRows. Addresses are modulo 2^64, so that the last dimension takes back
 // the kRaggedRows rows by which the second is ahead: kRaggedRows * 2^34 = 2^64.
 MapRule ragged(MapRule map) {
@@ -68,7 +78,9 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
   if (plan.w_box > 0) {
     const MapRule map = map_of(product, "w_map", gathers_b ? "gathered_rows" : "w", b, plan.w_box);
     const bool one = plan.maps > 0;  // blocks move it from expert to expert
-    if (is_k_major(b))
+    if (joined_columns(product) > 1)
+      maps.push_back(joined_rows(map, product));
+    else if (is_k_major(b))
       maps.push_back(matrix(map, one ? w_rows : "w_rows"));
     else if (is_ragged(product, b))
       maps.push_back(ragged(map));
@@ -172,7 +184,8 @@ const std::vector<ArgsField>& args_fields() {
                                                 {"x_scale_step", offsetof(Args, x_scale_step), Kind::int64},
                                                 {"w_scale_expert", offsetof(Args, w_scale_expert), Kind::int64},
                                                 {"w_scale_row", offsetof(Args, w_scale_row), Kind::int64},
-                                                {"w_scale_step", offsetof(Args, w_scale_step), Kind::int64}};
+                                                {"w_scale_step", offsetof(Args, w_scale_step), Kind::int64},
+                                                {"bias", offsetof(Args, bias)}};
   return fields;
 }
 

@@ -49,11 +49,10 @@ Weighting parse_weighting(const std::string& word) {
 }
 
 Fusion parse_fusion(const JsonAt& json) {
-  for (unsigned bits = 0; bits < 1U << std::size(kFusionParts); ++bits) {
-    Fusion fusion;
-    for (size_t i = 0; i < std::size(kFusionParts); ++i) fusion.*kFusionParts[i].on = (bits >> i & 1) != 0;
-    if (text(fusion) == json.string()) return fusion;
-  }
+  Fusion fusion;
+  const std::vector<std::string> words = split(json.string(), '+');
+  for (const FusionPart& part : kFusionParts) fusion.*part.on = std::ranges::find(words, part.name) != words.end();
+  if (text(fusion) == json.string()) return fusion;
   json.fail(fmt::format("'{}' is not a fusion", json.string()), "such as plain, permute_x or permute_y+topk_weights");
 }
 

@@ -71,6 +71,8 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::producer,
      "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows must fit "
      "its registers"},
+    {WgmmaRule::joined_loads, "addressing must be base for gates: one tensor map describes the gates and ups of W"},
+    {WgmmaRule::joined_columns, "block_n must be a multiple of 32 with cluster=m for gates: each block loads half of W"},
     {WgmmaRule::across_copies,
      "tma_w must be yes for dx and dw: only tensor copies load W whose rows are steps along k"},
     {WgmmaRule::across_planes,
@@ -79,7 +81,7 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
      "tma_store must be no or rows with addressing=pointers: boxes need one tensor map of Y for all experts"},
     {WgmmaRule::boxes_rows, "tma_store must be no or rows with {looked_up}"},
     {WgmmaRule::boxes_columns,
-     "block_n must be a multiple of {swizzle} with tma_store=yes: a box of Y has {swizzle} columns"},
+     "block_n must be a multiple of {box} with tma_store=yes: a box of Y has {swizzle} columns of a consumer"},
     {WgmmaRule::fp32_stores, "tma_store must be no and hold 0 for sums in fp32: threads store them from registers"},
     {WgmmaRule::hold_stores, "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
     {WgmmaRule::hold_rows, "hold must be a multiple of {store_rows} up to {hold}"},
@@ -94,7 +96,7 @@ std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Sh
   return fmt::format(
       fmt::runtime(found->second), arg("stages", kMostWgmmaStages), arg("group", kMostGroup), arg("mix", kMostMix),
       arg("hold", kMostHold), arg("store_rows", kStoreRows), arg("experts", kMostSortedExperts),
-      arg("swizzle", kSwizzleColumns), arg("columns", swizzle_columns(p)), arg("twice", 2 * swizzle_columns(p)),
+      arg("swizzle", kSwizzleColumns), arg("box", kSwizzleColumns * p.joins), arg("columns", swizzle_columns(p)), arg("twice", 2 * swizzle_columns(p)),
       arg("m_side", c.swap ? "block_n, with swap=yes," : "block_m, with swap=no,"), arg("across", across_columns(c, p)),
       arg("in_pairs", across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : ""),
       arg("gathering", gathering(shape)), arg("looked_up", looked_up(shape)));
@@ -105,7 +107,7 @@ std::optional<std::string> too_many_rows(const Knobs& c, const Shape& shape, con
   const Product product = before_last_pass(product_of(shape));
   if (p.sums_rows && p.experts * product.m > kMostMapRows)
     return "dW of all experts has more rows than a tile can count";
-  if (c.tma_w && !by_pointers(c) && !p.w_across && p.experts * product.n > kMostMapRows)
+  if (c.tma_w && !by_pointers(c) && !p.w_across && p.experts * product.n > kMostMapRows && p.joins == 1)
     return "tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can count";
   return std::nullopt;
 }
@@ -139,6 +141,7 @@ WgmmaProblem wgmma_problem(const Knobs& c, const Shape& shape) {
           .sums_rows = sums_rows,
           .stores_sums = p.d.type.dtype == Dtype::fp32,
           .experts = static_cast<int>(shape.layer.local_experts()),
+          .joins = static_cast<int>(joined_columns(p)),
           .element_bytes = static_cast<int>(size_bytes(p.a.type.stage)),
           .weight_bytes = p.weighting == Weighting::result ? 4 : 2,
           .x_scale_bytes = blocks                 ? x_block_scale_bytes(c.block_m, c.block_k)

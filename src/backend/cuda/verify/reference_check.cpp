@@ -54,12 +54,12 @@ void require_close(Values values, float got, double sum, double squares, const s
 
 void check_sums(const Product& p, Values values, const float* sums) {
   const Product first = before_last_pass(p);
-  const int64_t rows = owned_rows(first, first.d);
+  const int64_t rows = owned_rows(first, first.d), columns = without_finish(p).d.columns;
   if (rows == 0) return;
   Random random(p.seed, kSums);
   for (int i = 0; i < kSamples; ++i) {
     const auto row = drawn(random, rows);
-    const auto column = drawn(random, p.d.columns);
+    const auto column = drawn(random, columns);
     const Place place = place_of(first, first.d, row);
     double sum = p.accumulates ? value_before(p, values, row, column) : 0;
     double squares = sum * sum;
@@ -69,7 +69,7 @@ void check_sums(const Product& p, Values values, const float* sums) {
       sum += term;
       squares += term * term;
     }
-    const float got = float_at(sums + row * p.d.columns + column);
+    const float got = float_at(sums + row * columns + column);
     require_close(values, got, sum, squares,
                   fmt::format("expert {}, row {}, column {}", place.expert, place.row, column));
   }
@@ -88,6 +88,27 @@ void check_slot_sums(const Product& p, Values values, const float* sums, const f
     }
     require_close(values, float_at(result + token * p.n + column), sum, squares,
                   fmt::format("token {}, column {}", token, column));
+  }
+}
+
+void check_finished(const Product& p, Values values, const float* sums, const float* result) {
+  const int64_t rows = routed_rows(p);
+  Random random(p.seed, kSlots);
+  for (int i = 0; i < kSamples && rows > 0; ++i) {
+    const int64_t row = drawn(random, rows), column = drawn(random, p.d.columns);
+    const Place place = place_of(p, p.d, row);
+    const auto sum = [&](int64_t of) {
+      const auto at = static_cast<uint64_t>(place.expert * p.n + of);
+      const float bias =
+          p.bias ? round_to(p.bias->type.dtype, operand_value(values, p.seed, stream_of(p.bias->matrix), at)) : 0;
+      return static_cast<double>(float_at(sums + row * p.n + of)) + static_cast<double>(bias);
+    };
+    const auto [gate, up] = joined(p, column);
+    const bool joins = p.activation != Activation::none;
+    const double wanted = joins ? activate(p.activation, sum(gate), sum(up)) : sum(column);
+    const double terms = std::max(1.0, joins ? sum(gate) * sum(up) : wanted);
+    require_close(joins ? Values::random : values, float_at(result + row * p.d.columns + column), wanted,
+                  terms * terms, fmt::format("expert {}, row {}, column {}", place.expert, place.row, column));
   }
 }
 

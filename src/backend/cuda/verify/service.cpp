@@ -76,6 +76,28 @@ extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, co
                                        const float* weights, bool round_weights, int rows, long long width) {
   moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
 }
+template <class Out, class In>
+__device__ __forceinline__ void finish_any(Out* out, const In* sums, const Element* bias, const int* first_rows, int experts,
+                                           int activation, bool interleaved, const int* to, moetune::RowWeights weights, int rows,
+                                           long long n) {
+  constexpr int most = sizeof(In) == 2 ? 8 : 4;
+  if (n % (2 * most) == 0)
+    moetune::finish_rows<most>(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+  else
+    moetune::finish_rows<1>(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+}
+extern "C" __global__ void finish_rows(Element* out, const Element* sums, const Element* bias, const int* first_rows, int experts, int activation,
+                                       bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
+  finish_any(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+}
+extern "C" __global__ void finish_sums(Element* out, const moetune::fp32* sums, const Element* bias, const int* first_rows, int experts, int activation,
+                                       bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
+  finish_any(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+}
+extern "C" __global__ void finish_reference(moetune::fp32* out, const moetune::fp32* sums, const Element* bias, const int* first_rows, int experts, int activation,
+                                       bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
+  finish_any(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+}
 extern "C" __global__ void place_scales(float* out, const float* scales, const long long* places, const int* from,
                                         long long rows, long long columns, long long row_stride, long long column_stride) {
   moetune::place_scales(out, scales, places, from, rows, columns, row_stride, column_stride);
@@ -165,6 +187,13 @@ void Service::sum_slots(void* out, const float* sums, const int* row_of, int64_t
 void Service::weigh_rows(const WeighedRows& rows, cudaStream_t stream) const {
   launch(module_->kernel("weigh_rows"), blocks_for(rows.rows), kThreads, stream, rows.out, rows.gradient, rows.sums,
          rows.x, rows.slots, rows.weights, static_cast<int>(rows.rows), rows.width);
+}
+
+void Service::finish_rows(const FinishedRows& r, cudaStream_t stream) const {
+  const char* const kernel = r.to_fp32 ? "finish_reference" : r.from_fp32 ? "finish_sums" : "finish_rows";
+  launch(module_->kernel(kernel), blocks_for(r.rows), kThreads / 2, stream, r.out, r.sums, r.bias, r.first_rows,
+         static_cast<int>(r.experts), static_cast<int>(r.activation), r.interleaved, r.to, r.weights,
+         static_cast<int>(r.rows), r.n);
 }
 
 void Service::compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows,

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/kernel.h"
-#include "workload/problem.h"
+#include "workload/product.h"
 
 namespace moetune {
 
@@ -39,6 +39,22 @@ struct RowMove {
   RowWeights weights = {};
   int64_t rows = 0;
   int64_t width = 0;
+};
+
+/// Rows of sums [rows, n] in expert order that get bias, activation and weights; see kernels/finish.cuh.
+struct FinishedRows {
+  void* out = nullptr;         // elements of the service's dtype, or fp32 with to_fp32
+  const void* sums = nullptr;  // elements of the service's dtype, or fp32 with from_fp32
+  bool from_fp32 = false, to_fp32 = false;
+  const void* bias = nullptr;       // [experts, n] elements of the service's dtype, or null
+  const int* first_rows = nullptr;  // [experts + 1]
+  int64_t experts = 0;
+  Activation activation = Activation::none;
+  bool interleaved = false;
+  const int* to = nullptr;
+  RowWeights weights = {};
+  int64_t rows = 0;
+  int64_t n = 0;
 };
 
 /// Rows [rows, width] that are weighted beside the gradient of their weights; see kernels/finish.cuh.
@@ -105,6 +121,7 @@ class Service {
   void sum_slots(void* out, const float* sums, const int* row_of, int64_t tokens, int64_t top_k, int64_t width,
                  cudaStream_t stream) const;
   void weigh_rows(const WeighedRows& rows, cudaStream_t stream) const;
+  void finish_rows(const FinishedRows& rows, cudaStream_t stream) const;
   /// Adds to `counts` on the device what differs; with `rms`, rms[row / rms_rows], measures errors too.
   void compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows, int64_t n,
                const float* rms, int64_t rms_rows, ComparisonCounts* counts, cudaStream_t) const;

@@ -18,7 +18,8 @@ constexpr unsigned char kFill = 0xff;  // all bits set is a NaN in bf16, fp16 an
 
 // One rounding to the dtype is at most half an ulp; fp32 sums of k terms in another order add a little; two roundings
 // (top-k weights) are at most one ulp more. An ulp here is never smaller than that of the rms of all results. cuBLAS
-// rounds a product to 16 bits before it adds it to D, mostly: where they cancel out, the product has larger ulps.
+// rounds a product to 16 bits before it is added to D, mostly, and before it gets a bias or an activation: where they
+// cancel out, the product has larger ulps, and a gate and an up are each off by half of one.
 constexpr double kMaxUlps = 0.75;
 constexpr double kMaxUlpsTwice = 1.75;
 constexpr double kMaxUlpsAdded = 2.75;
@@ -38,6 +39,11 @@ double max_error_of_fp8_sums(const Product& p) {
 double most_over_mean(int64_t elements) {
   return std::max(4.0, std::sqrt(2 * std::log(static_cast<double>(std::max<int64_t>(elements, 1)))));
 }
+
+// An exponential that isn't exact rounds another way beside a tie. An error of a gate or an up is multiplied by the
+// other, which is up to six times its rms.
+constexpr double kMaxUlpsBesideTie = 0.51;
+constexpr double kGatedNoise = 10;
 
 // Rounding errors are spread evenly over half an ulp: their rms is at most 2^-bits / sqrt(3) of the value. fp32 results
 // have none of their own; 2^-18 is for sums in another order.
@@ -170,9 +176,10 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
   Product plain = operands_.plain;  // its D is fp32 and packed
   plain.d.type = plain_type(Dtype::fp32);
   plain.d.capacity = 0;
-  DeviceBuffer sums_of_slots;
-  if (sums_slots(p)) sums_of_slots = DeviceBuffer(owned_rows(plain, plain.d) * p.n * 4);
-  const DeviceBuffer& sums = sums_slots(p) ? sums_of_slots : results_[0].reference(values);
+  DeviceBuffer other_sums;  // where references are made from them
+  const bool apart = sums_slots(p) || is_finished(p);
+  if (apart) other_sums = DeviceBuffer(std::max<int64_t>(1, owned_rows(plain, plain.d)) * p.n * 4);
+  const DeviceBuffer& sums = apart ? other_sums : results_[0].reference(values);
   const GroupedGemm gemm = operands_.gemm(0);
   if (p.accumulates) {
     operands_.fill_before(services_, values, 0, stream_);
@@ -184,6 +191,13 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
     cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = sums.data()}, true);
   require(cudaStreamSynchronize(stream_), "the reference failed");
   check_sums(p, values, sums.as<float>());
+  if (is_finished(p)) {
+    FinishedRows rows = operands_.finished_rows(0);
+    rows.out = results_[0].reference(values).data(), rows.sums = sums.data(), rows.to_fp32 = true;
+    services_.of(p.d.type.dtype).finish_rows(rows, stream_);
+    require(cudaStreamSynchronize(stream_), "the reference failed");
+    check_finished(p, values, sums.as<float>(), results_[0].reference(values).as<float>());
+  }
   if (sums_slots(p)) {
     const DeviceBuffer& result = results_[0].reference(values);
     const DeviceBuffer rows(std::max<int64_t>(4, p.slots * 4));
@@ -270,16 +284,18 @@ std::string Verifier::compare(const Result& result, Values values, Weighting wei
   return {};
 }
 
-Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding, std::optional<Weighting> weighting) const {
+Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Weighting> weighting) const {
   const Weighting rounds = weighting.value_or(operands_.product.weighting);
-  const bool twice = rounds_before_adding || rounds == Weighting::rounded_result;
+  const bool gated = operands_.product.activation != Activation::none;
+  const double beside_tie = rounds_sums ? kMaxUlpsAdded : gated ? kMaxUlpsBesideTie : 0;
+  const bool twice = rounds_sums || rounds == Weighting::rounded_result;
   Verdict verdict{.ok = false, .reason = {}};
   for (const Result& result : results_) verdict.elements += 2 * result.rows * result.operand.columns;
   std::vector<ComparisonCounts> counts;
   operands_.fill(services_, Values::integer, 0, stream_);
   verdict.reason = run_and_compare(run, Values::integer, rounds, counts);
   for (size_t i = 0; i < results_.size(); ++i) {
-    if (counts[i].mismatches == 0 || (rounds_before_adding && max_ulps(counts[i]) <= kMaxUlpsAdded)) continue;
+    if (counts[i].mismatches == 0 || max_ulps(counts[i]) <= beside_tie) continue;
     const auto first = static_cast<int64_t>(counts[i].first);
     const Result& result = results_[i];
     const int64_t n = result.operand.columns;
@@ -297,17 +313,16 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_before_adding, std::opt
     const double error = result.squares > 0 ? std::sqrt(counts[i].error / result.squares) : 0;
     const double ulps = max_ulps(counts[i]);
     double most = dtype == Dtype::fp32   ? std::ldexp(1, 10)
-                  : rounds_before_adding ? kMaxUlpsAdded
+                  : rounds_sums ? kMaxUlpsAdded
                   : twice                ? kMaxUlpsTwice
                                          : kMaxUlps;
     double norm = max_normalised_error(dtype, twice, result.terms);
     if (operands_.product.a.type.dtype == Dtype::fp8) {
       const double own = result.squares > 0 ? std::sqrt(counts[i].rounding / result.squares) : 0;
       const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16;  // roundings don't hide errors of sums
-      norm = 1.05 * own + (fine ? max_error_of_fp8_sums(operands_.product) : 0);
-      most +=
-          std::ldexp(most_over_mean(result.rows * result.operand.columns) * max_error_of_fp8_sums(operands_.product),
-                     significand_bits(dtype));
+      const double of_sums = (gated ? kGatedNoise : 1) * max_error_of_fp8_sums(operands_.product);
+      norm = (rounds_sums ? 2.2 : 1.05) * own + (fine ? of_sums : 0);
+      most += std::ldexp(most_over_mean(result.rows * result.operand.columns) * of_sums, significand_bits(dtype));
     }
     if (i == 0) verdict.normalised_error = error, verdict.max_ulps = ulps;  // those of D
     if (!(ulps <= most))

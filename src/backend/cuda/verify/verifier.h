@@ -16,9 +16,11 @@ using RunOnce = std::function<void()>;
 /// Each compares sampled elements of references on the device with sums in double: equal for integer inputs, within
 /// 1e-4 of the root sum of squares of the terms for random ones. Exit::machine where one differs. `sums` are those
 /// before a last pass: fp32 [owned_rows of D, N]; `result` is fp32 [tokens, N], the sums of a token's slots; `dweights`
-/// are fp32 [slots], the row dots of sums and X.
+/// are fp32 [slots], the row dots of sums and X. Of check_finished `result` has D's rows, in expert order, with bias and
+/// activation.
 void check_sums(const Product& product, Values values, const float* sums);
 void check_slot_sums(const Product& product, Values values, const float* sums, const float* result);
+void check_finished(const Product& product, Values values, const float* sums, const float* result);
 void check_dweights(const Product& product, Values values, const float* sums, const float* dweights);
 
 class Verifier {
@@ -28,9 +30,10 @@ class Verifier {
   Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream);
 
   /// Integer inputs bit for bit, then random inputs within tolerance; outputs start as NaN, guards are checked. Leaves
-  /// random values in operand set 0. A contender that `rounds_before_adding` to D may be an ulp off on integers too.
+  /// random values in operand set 0. A contender that `rounds_sums` to 16 bits before more is done with them may be
+  /// ulps off on integers too.
   /// `weighting` is how the contender applies weights, where that differs from the product.
-  Verdict verify(const RunOnce& run, bool rounds_before_adding = false, std::optional<Weighting> weighting = {}) const;
+  Verdict verify(const RunOnce& run, bool rounds_sums = false, std::optional<Weighting> weighting = {}) const;
 
   /// Runs again and again on random inputs for about `seconds`; each result and its guards must have the bits of the
   /// first.
