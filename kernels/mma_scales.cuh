@@ -2,7 +2,7 @@
 // sums along k, and those of rows once for each tile.
 #pragma once
 #include "mma_operands.cuh"
-#include "scales.h"
+#include "scales.cuh"
 
 namespace moetune {
 
@@ -11,7 +11,8 @@ template <class Config, bool is_x>
 struct MmaOperandScales {
   using Operand = MmaOperand<Config, is_x>;
   using Scales = typename Operand::Type::Scales;
-  static constexpr int bytes = Scales::stage_bytes(Operand::block, kScaleBlock), count = bytes / 4;
+  static constexpr int joins = is_x ? 1 : Config::Function::joins;
+  static constexpr int bytes = Scales::stage_bytes(Operand::block, kScaleBlock, joins), count = bytes / 4;
   static constexpr int copies = (count + Operand::threads - 1) / Operand::threads;
   static constexpr int rows = is_x || Scales::at_end ? 1 : kScaleBlock;  // of the product, of each scale
 
@@ -20,9 +21,17 @@ struct MmaOperandScales {
 
   static __forceinline__ int number(int i) { return static_cast<int>(threadIdx.x) + i * Operand::threads; }
 
+  // Row `number` of a tile's scales of W, in the expert; `first` is the tile's first.
+  static __forceinline__ long long row_of_scales(const Args& args, int column, int first, int number) {
+    if constexpr (joins == 1) return first + number;
+    if constexpr (Scales::at_end) return w_row<Config>(args, column + number);
+    return w_block<Config>(args, column, number);
+  }
   __forceinline__ void begin_tile(const Args& args, const auto& tile) {
     const int first = tile.column / rows;
-    const int end = is_x ? tile.rows : static_cast<int>((args.n + rows - 1) / rows) - first;
+    const int end = is_x                           ? tile.rows
+                    : joins > 1 && !Scales::at_end ? count
+                                                   : static_cast<int>((args.n + rows - 1) / rows) - first;
     there = tile.rows == 0 ? 0 : end;
 #pragma unroll
     for (int i = 0; i < copies; ++i) {
@@ -31,7 +40,8 @@ struct MmaOperandScales {
       if constexpr (is_x)
         from[i] = memory_row<Operand::order>(args, tile.row + number(i)) * args.x_scale_row;
       else
-        from[i] = tile.expert * args.w_scale_expert + (first + number(i)) * args.w_scale_row;
+        from[i] =
+            tile.expert * args.w_scale_expert + row_of_scales(args, tile.column, first, number(i)) * args.w_scale_row;
     }
   }
   __forceinline__ void copy(const Args& args, float* to, int k) const {

@@ -22,7 +22,8 @@ struct MmaPromotedSums {
   using Accumulators = typename Kernel::Accumulators;
   static constexpr int m_tiles = Kernel::warp_m / 16, n_tiles = Kernel::warp_n / 8;
   static constexpr bool scaled = Kernel::AfterStage::scaled;
-  static constexpr int blocks_of_tile = blocks_across(Kernel::block_n), blocks = blocks_across(Kernel::warp_n);
+  static constexpr int joins = Kernel::Function::joins;
+  static constexpr int blocks_of_tile = w_blocks(Kernel::block_n, joins), blocks = w_blocks(Kernel::warp_n, joins);
 
   Accumulators& sum;
   Accumulators part = {};
@@ -33,7 +34,7 @@ struct MmaPromotedSums {
   __forceinline__ MmaPromotedSums(Accumulators& of_tile, const typename Kernel::Shared& memory, int slot, int m0,
                                   int n0)
       : sum(of_tile), shared(memory), row(m0 + threadIdx.x % 32 / 4) {
-    column = blocks_of_tile == 1 ? 0 : memory.tiles()[slot].column % kScaleBlock + n0;
+    column = blocks_of_tile == 1 || joins > 1 ? 0 : memory.tiles()[slot].column % kScaleBlock + n0;
   }
   __forceinline__ Accumulators& products() { return part; }
 
@@ -54,7 +55,7 @@ struct MmaPromotedSums {
       float of_block = w[0];
 #pragma unroll
       for (int b = 1; b < blocks; ++b)
-        if (column % kScaleBlock + j * 8 >= b * kScaleBlock) of_block = w[b];
+        if (joins > 1 ? j % joins == b : column % kScaleBlock + j * 8 >= b * kScaleBlock) of_block = w[b];
 #pragma unroll
       for (int i = 0; i < m_tiles; ++i)
 #pragma unroll

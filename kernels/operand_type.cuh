@@ -12,7 +12,7 @@ namespace moetune {
 //   of           the scale of an element: row `row` of memory, column `column`
 struct NoScales {
   static constexpr bool at_end = false;
-  static constexpr int stage_bytes(int, int) { return 0; }
+  static constexpr int stage_bytes(int, int, int = 1) { return 0; }
   template <class Block, int threads>
   struct Loader {
     __forceinline__ void begin(const auto&...) {}

@@ -1,6 +1,6 @@
 // Scales of fp8 operands: fp32, of blocks along k or of rows. Args says where they lie.
 #pragma once
-#include "args.h"
+#include "epilogue.cuh"
 #include "ptx.cuh"
 #include "scales.h"
 
@@ -9,7 +9,7 @@ namespace moetune {
 // A scale for each row of X and 128 columns.
 struct BlockScalesOfX {
   static constexpr bool at_end = false;
-  static constexpr int stage_bytes(int rows, int columns) { return x_block_scale_bytes(rows, columns); }
+  static constexpr int stage_bytes(int rows, int columns, int = 1) { return x_block_scale_bytes(rows, columns); }
 
   // In a stage: [columns / 128][rows].
   template <class Block, int threads>
@@ -45,21 +45,31 @@ struct BlockScalesOfX {
 };
 
 // A scale for each 128 rows of an expert's W and 128 columns.
+// Block `number` of W of a tile from `column` on, in the expert. Where columns are joined: of its gates, or of its ups.
+template <class Block>
+__forceinline__ int w_block(const Args& args, int column, int number) {
+  if constexpr (Block::Function::joins > 1)
+    return static_cast<int>(w_row<Block>(args, column + number * 8)) / kScaleBlock;
+  return column / kScaleBlock + number;
+}
+
 struct BlockScalesOfW {
   static constexpr bool at_end = false;
-  static constexpr int stage_bytes(int rows, int columns) { return w_block_scale_bytes(rows, columns); }
+  static constexpr int stage_bytes(int rows, int columns, int joins) {
+    return w_block_scale_bytes(rows, columns, joins);
+  }
 
-  // In a stage: [columns / 128][blocks_across(rows)].
+  // In a stage: [columns / 128][w_blocks(rows, joins)].
   template <class Block, int threads>
   struct Loader {
-    static constexpr int blocks = blocks_across(Block::block_n);
+    static constexpr int blocks = w_blocks(Block::block_n, Block::Function::joins);
     const float* from = nullptr;  // this thread's block at the first column
     bool inside = false;
 
     __forceinline__ void begin(const Block& block, const typename Block::Tile& tile, const auto&...) {
       const Args& args = block.args;
       const int number = static_cast<int>(threadIdx.x % threads) % blocks;
-      const int first = tile.column / kScaleBlock + number;
+      const int first = w_block<Block>(args, tile.column, number);
       from = args.w_scales + tile.expert * args.w_scale_expert + first * args.w_scale_row;
       inside = static_cast<long long>(first) * kScaleBlock < args.n;
     }
@@ -106,7 +116,7 @@ struct RowScalesLoader {
 
 struct RowScalesOfX {
   static constexpr bool at_end = true;
-  static constexpr int stage_bytes(int rows, int) { return row_scale_bytes(rows); }
+  static constexpr int stage_bytes(int rows, int, int = 1) { return row_scale_bytes(rows); }
 
   template <class Block, int threads>
   struct Loader {
@@ -126,15 +136,19 @@ struct RowScalesOfX {
 
 struct RowScalesOfW {
   static constexpr bool at_end = true;
-  static constexpr int stage_bytes(int rows, int) { return row_scale_bytes(rows); }
+  static constexpr int stage_bytes(int rows, int, int = 1) { return row_scale_bytes(rows); }
 
   template <class Block, int threads>
   struct Loader {
     RowScalesLoader<Block, threads, Block::block_n> rows;
     __forceinline__ void begin(const Block& block, const typename Block::Tile& tile, const auto& steps, const auto&) {
       const Args& args = block.args;
-      rows.begin(steps, args.w_scales + tile.expert * args.w_scale_expert + tile.column * args.w_scale_row,
-                 static_cast<int>(args.n) - tile.column, [&](int r) { return r * args.w_scale_row; });
+      constexpr bool joined = Block::Function::joins > 1;
+      const float* const of_expert = args.w_scales + tile.expert * args.w_scale_expert;
+      rows.begin(steps, joined ? of_expert : of_expert + tile.column * args.w_scale_row,
+                 static_cast<int>(args.n) - tile.column, [&](int r) {
+                   return (joined ? w_row<Block>(args, tile.column + r) : r) * args.w_scale_row;
+                 });
     }
     __forceinline__ void copy(const Block& block, const typename Block::Tile&, int stage, int k) const {
       rows.copy(block.w_scales(stage), k);

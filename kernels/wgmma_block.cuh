@@ -56,7 +56,7 @@ struct WgmmaBlock : Config {
                                            .element_bytes = sizeof(Element),
                                            .weight_bytes = sizeof(typename Function::Weight),
                                            .x_scale_bytes = X::Scales::stage_bytes(knobs.block_m, knobs.block_k),
-                                           .w_scale_bytes = W::Scales::stage_bytes(knobs.block_n, knobs.block_k),
+                                           .w_scale_bytes = W::Scales::stage_bytes(knobs.block_n, knobs.block_k, Function::joins),
                                            .promotes = Config::AfterStage::restarts};
   static_assert(broken_rule(knobs, problem) == WgmmaRule::none, "the knobs go together");
   static_assert(!Config::x_across || Config::w_across, "where rows of X are steps along k, those of W are too");

@@ -39,7 +39,7 @@ struct NoFactors {
 template <class Block>
 struct BlockFactors {
   static constexpr bool reads_late = false;
-  static constexpr int blocks = blocks_across(Block::block_n);
+  static constexpr int joins = Block::Function::joins, blocks = w_blocks(Block::block_n, joins);
   static constexpr int step = Block::block_n & -Block::block_n;  // tiles begin at multiples of it
   struct Scales {
     float x[2], w[blocks];
@@ -72,19 +72,20 @@ struct BlockFactors {
         float w = scales.w[column >= kScaleBlock ? 1 : 0];
         if (column > 0 && column < kScaleBlock && column >= first_end) w = scales.w[blocks > 1];
         if (blocks > 2 && column >= first_end + kScaleBlock) w = scales.w[blocks - 1];
+        if constexpr (joins > 1) w = scales.w[v % 2];
         sum[v * 4 + i] += part[v * 4 + i] * (scales.x[i / 2] * w);
       }
   }
 };
 
-// The same where W is on wgmma's M side: a group's rows are in one block. Each thread has many rows of X, so it reads
-// their scales as it adds.
+// The same where W is on wgmma's M side: a group's rows are in one block, or its gates in one and its ups in another.
+// Each thread has many rows of X, so it reads their scales as it adds.
 template <class Block>
 struct SwappedBlockFactors {
   static constexpr bool reads_late = true;
-  static constexpr int blocks = blocks_across(Block::block_n);
+  static constexpr int joins = Block::Function::joins, blocks = w_blocks(Block::block_n, joins);
   struct Scales {
-    float w;
+    float w[joins];
     const float* x;
   };
   const Block& block;
@@ -93,19 +94,28 @@ struct SwappedBlockFactors {
   __forceinline__ SwappedBlockFactors(const WgmmaWarpgroup<Block>& group, const typename Block::Tile& tile)
       : block(group.block), column(tile.column % kScaleBlock), first_row(group.first_group * kGroupRows) {}
   __forceinline__ Scales read(int stage, int part, int g) const {
-    const int of_w = blocks == 1 ? 0 : (column + first_row + g * kGroupRows) / kScaleBlock;
-    return {
-        reinterpret_cast<const float*>(block.w_scales(stage))[part * blocks + of_w],
-        reinterpret_cast<const float*>(block.x_scales(stage)) + part * Block::block_m + WgmmaPlaces<Block>::n_column()};
+    const int of_w = blocks == 1 || joins > 1 ? 0 : (column + first_row + g * kGroupRows) / kScaleBlock;
+    const float* const w = reinterpret_cast<const float*>(block.w_scales(stage)) + part * blocks + of_w;
+    const float* const x =
+        reinterpret_cast<const float*>(block.x_scales(stage)) + part * Block::block_m + WgmmaPlaces<Block>::n_column();
+    if constexpr (joins > 1)
+      return {{w[0], w[1]}, x};
+    else
+      return {{w[0]}, x};
   }
   template <int size>
   __forceinline__ void add(const Scales& scales, const float (&part)[size], float (&sum)[size]) const {
 #pragma unroll
     for (int v = 0; v < size / 4; ++v) {
       const float2 two = *reinterpret_cast<const float2*>(scales.x + v * 8);
-      const float low = two.x * scales.w, high = two.y * scales.w;
+      float low[joins], high[joins];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sum[v * 4 + i] += part[v * 4 + i] * (i % 2 ? high : low);
+      for (int j = 0; j < joins; ++j) low[j] = two.x * scales.w[j], high[j] = two.y * scales.w[j];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int j = joins > 1 ? i / 2 : 0;
+        sum[v * 4 + i] += part[v * 4 + i] * (i % 2 ? high[j] : low[j]);
+      }
     }
   }
 };

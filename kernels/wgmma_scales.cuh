@@ -13,7 +13,7 @@ struct BlockScalesByWarp {
   using Tile = Block::Tile;
   static constexpr int rows = (Block::block_m + 31) / 32;  // of X, a lane
   static constexpr int parts = Block::block_k / kScaleBlock, depth = rows > 4 ? 2 : 4, stages = depth / parts;
-  static constexpr int blocks = blocks_across(Block::block_n);  // of W, a part
+  static constexpr int blocks = w_blocks(Block::block_n, Block::Function::joins);  // of W, a part
 
   const Args& args;
   const int lane = threadIdx.x % 32, all_parts = static_cast<int>((args.k + kScaleBlock - 1) / kScaleBlock);
@@ -31,7 +31,7 @@ struct BlockScalesByWarp {
     const auto aligned = reinterpret_cast<unsigned long long>(args.x_scales) / 4 | args.x_scale_row |
                          static_cast<unsigned long long>(all_parts) | steps.first * parts;
     wide = args.x_scale_step == 1 && aligned % depth == 0;
-    const int block = tile.column / kScaleBlock + lane % blocks;
+    const int block = w_block<Block>(args, tile.column, lane % blocks);
     w_inside = static_cast<long long>(block) * kScaleBlock < args.n && lane / blocks < depth;
     w_from = args.w_scales + tile.expert * args.w_scale_expert + block * args.w_scale_row;
   }

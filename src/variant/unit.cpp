@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/args.h"
 #include "kernels/tiles.h"
 #include "workload/product.h"
 
@@ -106,10 +107,15 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
                        is_quantised(shape.layer.dtype) ? ": packs of other programs' kernels may" : "");
   if (is_gated(shape.fusion) && variant != "cpu" && shape.layer.n % 16 != 0)
     return fmt::format("{} needs n in multiples of 16 for gates: it takes eight and their eight ups by turns", variant);
-  if (is_gated(shape.fusion) && variant != "cpu" && shape.layer.dtype == Dtype::fp8 &&
-      shape.layer.scales == ScaleKind::block)
-    return fmt::format("{} does not join gate and up of fp8 with scales of blocks", variant);
   return std::nullopt;
+}
+
+std::optional<std::string> illegal_gates(int block_n, const Shape& shape) {
+  if (!is_gated(shape.fusion) || shape.layer.scales != ScaleKind::block) return std::nullopt;
+  const int rows = shape.fusion.interleaved ? block_n : block_n / 2;  // of W, in a row
+  if (kScaleBlock % rows == 0 && (shape.fusion.interleaved || shape.layer.n / 2 % rows == 0)) return std::nullopt;
+  return fmt::format("block_n must be smaller, or a power of two: a tile's {} must lie in one block of scales",
+                     shape.fusion.interleaved ? "gates and ups" : "gates, and its ups,");
 }
 
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem) {

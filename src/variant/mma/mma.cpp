@@ -64,7 +64,7 @@ int shared_bytes(const Knobs& c, const Shape& shape) {
                         .weighs_x = p.weighting == Weighting::a,
                         .element_bytes = static_cast<int>(size_bytes(p.a.type.stage))};
   if (p.a.type.scales.kind == ScaleKind::block)
-    problem.scale_bytes = x_block_scale_bytes(c.block_m, kScaleBlock) + w_block_scale_bytes(c.block_n, kScaleBlock);
+    problem.scale_bytes = x_block_scale_bytes(c.block_m, kScaleBlock) + w_block_scale_bytes(c.block_n, kScaleBlock, static_cast<int>(joined_columns(p)));
   else if (has_scales(p.a.type))
     problem.scale_bytes = row_scale_bytes(c.block_m + c.block_n), problem.scales_at_end = true;
   return mma_layout(c, problem).bytes;
@@ -86,6 +86,7 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
   if (c.block_n < 32 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 32 to 256";
   if (c.block_k != 32 && c.block_k != 64 && c.block_k != 128) return "block_k must be 32, 64 or 128";
+  if (auto reason = illegal_gates(c.block_n, shape)) return reason;
   if (c.warps != 4 && c.warps != 8) return "warps must be 4 or 8";
   if (c.stages < 2 || c.stages > 6) return "stages must lie in 2 to 6";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";

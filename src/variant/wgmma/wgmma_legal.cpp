@@ -147,7 +147,7 @@ WgmmaProblem wgmma_problem(const Knobs& c, const Shape& shape) {
           .x_scale_bytes = blocks                 ? x_block_scale_bytes(c.block_m, c.block_k)
                            : has_scales(p.a.type) ? row_scale_bytes(c.block_m)
                                                   : 0,
-          .w_scale_bytes = blocks                 ? w_block_scale_bytes(c.block_n, c.block_k)
+          .w_scale_bytes = blocks                 ? w_block_scale_bytes(c.block_n, c.block_k, static_cast<int>(joined_columns(p)))
                            : has_scales(p.b.type) ? row_scale_bytes(c.block_n)
                                                   : 0,
           .promotes = has_scales(p.a.type) && !p.fast_sums};
@@ -162,6 +162,7 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
     return k_step == 8 ? "wgmma needs n and k in multiples of 8"
                        : "wgmma needs n in multiples of 8 and k of 16 for fp8";
   const WgmmaProblem problem = wgmma_problem(c, shape);
+  if (auto reason = illegal_gates(c.block_n, shape)) return reason;
   if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;
   if (const WgmmaRule rule = broken_rule(c, problem); rule != WgmmaRule::none) return text(rule, c, problem, shape);
   const Product product = product_of(shape);
