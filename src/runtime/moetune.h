@@ -24,8 +24,8 @@ typedef struct moetune_kernel moetune_kernel;       /* a kernel for one computat
 typedef struct moetune_workspace moetune_workspace; /* device memory of one launch in flight */
 
 /* A computation. op: "fwd", "dx" or "dw". dtype: "bf16" or "fp16", or of fp8 a word as moetune spells it: "fp8-block",
- * "fp8-channel-fast", "fp8-tensor-fp16". fusion likewise: "plain", "permute_x", "permute_y+topk_weights". W is
- * [experts, n, k]; experts are those of this rank. */
+ * "fp8-channel-fast", "fp8-tensor-fp16". fusion likewise: "plain", "permute_x", "permute_y+topk_weights",
+ * "permute_x+silu" (y then has n / 2 columns). W is [experts, n, k]; experts are those of this rank. */
 typedef struct moetune_request {
   const char *op, *dtype, *fusion;
   int64_t experts, top_k, n, k;

@@ -4,7 +4,9 @@ GEMMs of an MoE layer, and their gradients if the export has kernels of dx and d
 
 Fusions, as moetune names them: "plain" (rows in expert order in and out), "permute_x" (x is [tokens, k], rows are
 gathered while they are loaded), "permute_y" (y is by slot = token * top_k + choice, rows are scattered while they are
-stored), "permute_y+topk_weights" (and weighted). Results of one routing are [tokens * top_k, n].
+stored), "permute_y+topk_weights" (and weighted). Results of one routing are [tokens * top_k, n]. With "silu", "gelu"
+or "gpt_oss", as in "permute_x+silu", they are act(gate) * up, [tokens * top_k, n / 2]: the first half of w's rows are
+gates, or with "+interleaved" every other row is. With "+bias" a bias is added to the sums.
 """
 import contextlib
 import threading
@@ -128,7 +130,7 @@ class _Prepared(moetune_kernels.Prepared):
         super().__init__(kernel, self.tokens, rows, needs, strides)
 
 
-_NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "x_scales", "w_scales"),
+_NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "bias", "x_scales", "w_scales"),
           "dx": ("dy", "w", "dx", "x", "m_sizes", "gather_indices", "topk_weights", "dweights"),
           "dw": ("dy", "x", "dw", "m_sizes", "gather_indices", "topk_weights")}
 
@@ -166,6 +168,20 @@ def _has(folder, device, op, fusion, w_shape, dtype, top_k):
 
 def _words(fusion):
     return set(fusion.split("+"))
+
+
+_ACTIVATIONS = {"silu", "gelu", "gpt_oss"}
+
+
+def _columns(w, fusion):
+    """Of y."""
+    return w.shape[1] // 2 if _ACTIVATIONS & _words(fusion) else w.shape[1]
+
+
+def _require_operands(fusion, topk_weights, bias):
+    for word, operand, goes in (("topk_weights", topk_weights, "go"), ("bias", bias, "goes")):
+        if (word in _words(fusion)) != (operand is not None):
+            raise Error(f"{word} {goes} with a fusion that has '{word}'")
 
 
 def _result(like, shape, zeros):
@@ -232,17 +248,17 @@ def route(folder, topk_ids, experts, first_expert=0):
 # ---- The GEMM and its gradients -------------------------------------------------------------------------------------
 
 @_operator("grouped_gemm(str folder, Tensor x, Tensor w, Tensor m_sizes, Tensor gather_indices, Tensor? topk_weights, "
-           "int top_k, str fusion, bool zero_rest=False) -> Tensor")
-def _forward(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
+           "int top_k, str fusion, bool zero_rest=False, Tensor? bias=None) -> Tensor")
+def _forward(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False, bias=None):
     rows = gather_indices.numel()
-    y = _result(x, (rows, w.shape[1]), zero_rest)
-    _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights)
+    y = _result(x, (rows, _columns(w, fusion)), zero_rest)
+    _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights, bias)
     return y
 
 
 @_fake("grouped_gemm")
-def _(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
-    return x.new_empty((gather_indices.numel(), w.shape[1]))
+def _(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False, bias=None):
+    return x.new_empty((gather_indices.numel(), _columns(w, fusion)))
 
 
 @_operator("grouped_gemm_dx(str folder, Tensor dy, Tensor w, Tensor x, Tensor m_sizes, Tensor gather_indices, "
@@ -278,7 +294,9 @@ def _(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
 
 
 def _keep(ctx, inputs, output):
-    folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest = inputs
+    folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest, bias = inputs
+    if bias is not None or _ACTIVATIONS & _words(fusion):
+        raise Error(f"{fusion} has no gradients: call it under torch.no_grad()")
     ctx.save_for_backward(x, w, m_sizes, gather_indices, topk_weights)
     ctx.rest = folder, top_k, fusion, zero_rest, (_local.used, _local.skew)
 
@@ -310,7 +328,7 @@ def _gradients(ctx, dy):
     if needs_w:
         run = _dw if eager else torch.ops.moetune.grouped_gemm_dw.default
         dw = run(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion)
-    return None, dx if needs_x else None, dw, None, None, dweights, None, None, None
+    return None, dx if needs_x else None, dw, None, None, dweights, None, None, None, None
 
 
 def _fusion_of_dx(folder, dy, fusion, w_shape, top_k, needs_weights):
@@ -341,55 +359,55 @@ class _Differentiable(torch.autograd.Function):
         return _forward(*inputs)
 
 
-def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, top_k, fusion="plain", zero_rest=False):
+def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, top_k, fusion="plain", zero_rest=False,
+                 bias=None):
     """y_e = x_e w_e^T for the rows of each expert e. x [rows, k] in expert order, or with permute_x [tokens, k]; w
-    [experts, n, k]; y [tokens * top_k, n], in expert order, or with permute_y by slot. topk_weights, in fp32 and by
-    slot, with "permute_y+topk_weights". On a rank that holds some of the model's experts, rows of y and of gradients
+    [experts, n, k]; y [tokens * top_k, n], or with an activation n / 2 columns, in expert order, or with permute_y by
+    slot. topk_weights, in fp32 and by slot, with "permute_y+topk_weights"; bias [experts, n] with "+bias". On a rank that holds some of the model's experts, rows of y and of gradients
     that belong to no expert here hold arbitrary values; with zero_rest they are zeros. Differentiable in x, w and
-    topk_weights where the export has kernels of dx and dw for the same fusion (with "+weight_gradient" for
+    topk_weights, without an activation or a bias, where the export has kernels of dx and dw for the same fusion (with "+weight_gradient" for
     topk_weights; for permute_x those with "+sum_slots" are preferred); Error where it has none. The gradient of a token
     or a weight is zero where none of its experts is here."""
-    if ("topk_weights" in fusion) != (topk_weights is not None):
-        raise Error("topk_weights go with the fusion permute_y+topk_weights")
+    _require_operands(fusion, topk_weights, bias)
     run = torch.ops.moetune.grouped_gemm.default
     if _eager(x, w):
-        needs_grad = x.requires_grad or w.requires_grad or (topk_weights is not None and topk_weights.requires_grad)
+        needs_grad = any(one is not None and one.requires_grad for one in (x, w, topk_weights, bias))
         run = _Differentiable.apply if needs_grad and torch.is_grad_enabled() else _forward
     return run(str(folder), x.contiguous(), w.contiguous(), m_sizes, gather_indices, topk_weights, top_k, fusion,
-               zero_rest)
+               zero_rest, bias)
 
 
 # ---- The GEMM of fp8 ------------------------------------------------------------------------------------------------
 
 @_operator("scaled_grouped_gemm(str folder, Tensor x, Tensor w, Tensor x_scales, Tensor w_scales, Tensor m_sizes, "
            "Tensor gather_indices, Tensor? topk_weights, int top_k, str fusion, str scales, ScalarType out_dtype, "
-           "bool fast_sums=False, bool zero_rest=False) -> Tensor")
+           "bool fast_sums=False, bool zero_rest=False, Tensor? bias=None) -> Tensor")
 def _scaled(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights, top_k, fusion, scales, out_dtype,
-            fast_sums=False, zero_rest=False):
+            fast_sums=False, zero_rest=False, bias=None):
     if out_dtype not in _FP8_RESULTS:
         raise Error(f"no kernels give {out_dtype} of fp8: they give torch.bfloat16 and torch.float16")
     rows = gather_indices.numel()
-    y = (x.new_zeros if zero_rest else x.new_empty)((rows, w.shape[1]), dtype=out_dtype)
-    _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights, x_scales,
+    y = (x.new_zeros if zero_rest else x.new_empty)((rows, _columns(w, fusion)), dtype=out_dtype)
+    _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights, bias, x_scales,
             w_scales, fp8=f"fp8-{scales}{_FP8_RESULTS[out_dtype]}{'-fast' * fast_sums}")
     return y
 
 
 @_fake("scaled_grouped_gemm")
 def _(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights, top_k, fusion, scales, out_dtype,
-      fast_sums=False, zero_rest=False):
-    return x.new_empty((gather_indices.numel(), w.shape[1]), dtype=out_dtype)
+      fast_sums=False, zero_rest=False, bias=None):
+    return x.new_empty((gather_indices.numel(), _columns(w, fusion)), dtype=out_dtype)
 
 
 def scaled_grouped_gemm(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights=None, *, top_k,
-                        fusion="plain", scales="block", out_dtype=torch.bfloat16, fast_sums=False, zero_rest=False):
+                        fusion="plain", scales="block", out_dtype=torch.bfloat16, fast_sums=False, zero_rest=False,
+                        bias=None):
     """grouped_gemm of x and w in torch.float8_e4m3fn, whose values are elements times scales. Scales are of
     torch.float32 and may lie anyhow, such as row-major or along the rows of x. x_scales are, for each row in memory of
     x, [rows, ceil(k / 128)] with scales="block", [rows] with "channel", and one of all with "tensor"; w_scales are
     [experts, ceil(n / 128), ceil(k / 128)], [experts, n] or [experts]. y is of out_dtype, torch.bfloat16 or
     torch.float16. With fast_sums the kernel was tuned with --fast-sums. It has no gradients."""
-    if ("topk_weights" in fusion) != (topk_weights is not None):
-        raise Error("topk_weights go with the fusion permute_y+topk_weights")
+    _require_operands(fusion, topk_weights, bias)
     if x_scales is None or w_scales is None:
         raise Error("scaled_grouped_gemm needs both x_scales and w_scales")
     if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or
@@ -397,4 +415,4 @@ def scaled_grouped_gemm(folder, x, w, x_scales, w_scales, m_sizes, gather_indice
         raise Error("scaled_grouped_gemm has no gradients: call it under torch.no_grad()")
     run = _scaled if _eager(x, w) else torch.ops.moetune.scaled_grouped_gemm.default
     return run(str(folder), x.contiguous(), w.contiguous(), x_scales, w_scales, m_sizes, gather_indices, topk_weights,
-               top_k, fusion, scales, out_dtype, fast_sums, zero_rest)
+               top_k, fusion, scales, out_dtype, fast_sums, zero_rest, bias)

@@ -123,9 +123,34 @@ with mt.Workspace():
     error(lambda: mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x"))
 """)
     for line, told in zip(out, ("'w' is of torch.float16, but must be of torch.bfloat16", "no kernels for torch.float32",
-                                "has no kernel for fwd bf16 permute_x, 4 experts", "topk_weights go with the fusion",
+                                "has no kernel for fwd bf16 permute_x, 4 experts", "topk_weights go with a fusion",
                                 "a workspace is needed before the capture of a graph")):
         assert told in line
+
+
+def test_gates_halve_the_columns_and_a_bias_goes_along(tmp_path):
+    out, log = run(tmp_path, """
+w, x = w.detach(), x.detach()
+gated = mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x+silu")
+rows, bias = rows.detach(), torch.randn(E, N, dtype=torch.bfloat16)
+biased = mt.grouped_gemm("f", rows, w, m, gather, top_k=k, fusion="gpt_oss+interleaved+bias", bias=bias)
+print(*gated.shape, *biased.shape)
+fake = torch.compile(lambda: mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x+silu"), backend="eager")
+print(*fake().shape)
+for options in (dict(fusion="permute_x+silu", bias=bias), dict(fusion="gpt_oss+interleaved+bias")):
+    try:
+        mt.grouped_gemm("f", x, w, m, gather, top_k=k, **options)
+    except moetune_kernels.Error as error:
+        print(error)
+try:
+    mt.grouped_gemm("f", x.requires_grad_(), w, m, gather, top_k=k, fusion="permute_x+silu")
+except moetune_kernels.Error as error:
+    print(error)
+""")
+    assert out[:2] == ["32 128 32 128", "32 128"]
+    assert out[2] == out[3] == "bias goes with a fusion that has 'bias'"
+    assert out[4] == "permute_x+silu has no gradients: call it under torch.no_grad()"
+    assert entries(log).count("moetune_kernel") == 3
 
 
 def test_a_workspace_serves_launches_that_follow_one_another(tmp_path):

@@ -49,11 +49,13 @@ inline const Plant kPlants[] = {
     {"rows too many by copies", "wgmma", "wgmma_store.cuh", "min(box, tile.rows - row - first);", "box;", true},
 };
 
-/// Faults of fp8, with a candidate that runs through them: `deep` along k with scales of channels, else with blocks'.
+/// Faults of fp8 and of joined columns, with a candidate that runs through them: `deep` along k with scales of
+/// channels, else with blocks'.
 struct Fp8Plant {
   Plant plant;
   std::string candidate;
-  bool gathers = false, deep = false;
+  Fusion fusion = {};
+  bool deep = false;
 };
 inline const std::string kFp8Tail =
     " block_k=128 stages=3 raster=m group=1 consumers=2 schedule=cooperative swap=no cluster=none in_flight=0 "
@@ -71,14 +73,24 @@ inline const Fp8Plant kFp8Plants[] = {
     {{"scales of rows that are not gathered", "wgmma", "wgmma_rows.cuh",
       "return Block::gathers ? gathered(block, turn)[r] : tile.row + r;", "return tile.row / 4 + r;"},
      "wgmma block_m=128 block_n=128 tma_x=no" + kFp8Tail,
-     true},
+     {.permute_x = true}},
+    {{"gates for ups", "wgmma", "result_gated.cuh", "Activation::of(low[0], low[1])", "Activation::of(low[1], low[0])"},
+     "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail,
+     {.silu = true}},
+    {{"scales of gates for ups", "wgmma", "wgmma_promote.cuh", "w = scales.w[v % 2];", "w = scales.w[0];"},
+     "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail,
+     {.silu = true}},
+    {{"bias of another expert", "wgmma", "epilogue.cuh", "args.bias)[expert * args.n",
+      "args.bias)[(expert + 1) % args.experts * args.n"},
+     "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail,
+     {.bias = true}},
     {{"promoted every 256 of k", "wgmma", "wgmma_promote.cuh", "add<unit, 0>(scales);",
       "if (stage % 2 == 1) add<unit, 0>(scales);"},
      "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail},
     {{"never promoted", "wgmma", "config.cuh", "struct Promote {\n  static constexpr bool restarts = true,",
       "struct Promote {\n  static constexpr bool restarts = false,"},
      "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail,
-     false,
+     {},
      true},
 };
 

@@ -435,7 +435,7 @@ def test_the_cpp_example(kernels, tmp_path):
     assert result.returncode == 0
 
 
-@pytest.mark.parametrize("more", [[], ["--backward"]])
+@pytest.mark.parametrize("more", [[], ["--gated"], ["--backward"]])
 def test_the_python_example(kernels, tmp_path, more):
     """A layer whose down projection is of the same size as the exported one."""
     hidden, intermediate = K, N // 2
@@ -444,7 +444,9 @@ def test_the_python_example(kernels, tmp_path, more):
         for op, op_words in {"fwd": [], "dw": [], "dx": ["--sum-slots"] if name == "up" else ["--weight-gradient"]}.items():
             moetune("tune", "--experts", E, "--top-k", TOP_K, *words, "--op", op, *op_words, "--tokens", 64, *FEW,
                     "-o", f"{name}-{op}.json", cwd=tmp_path)
-    moetune("merge", *(f"{name}-{op}.json" for name in ("up", "down") for op in ("fwd", "dx", "dw")), "-o", "layer.json", cwd=tmp_path)
+    moetune("tune", "--experts", E, "--top-k", TOP_K, "--n", 2 * intermediate, "--k", hidden, "--permute-x", "--gated", "silu",
+            "--tokens", 64, *FEW, "-o", "gated.json", cwd=tmp_path)
+    moetune("merge", "gated.json", *(f"{name}-{op}.json" for name in ("up", "down") for op in ("fwd", "dx", "dw")), "-o", "layer.json", cwd=tmp_path)
     moetune("export", "layer.json", "--format", "kernels", "-o", "out", cwd=tmp_path)
     result = subprocess.run([sys.executable, tmp_path / "out/examples/moe_layer.py", tmp_path / "out", "--hidden", str(hidden),
                              "--intermediate", str(intermediate), "--experts", str(E), "--top-k", str(TOP_K),

@@ -239,6 +239,24 @@ TEST_P(HardRouting, Wgmma) {
   expect_right(problem_of(c, Dtype::fp16, {.permute_y = true, .topk_weights = true}), "wgmma", 6);
 }
 
+// Gates and ups joined, in both orders of W's rows, and a bias.
+TEST_P(HardRouting, Finished) {
+  const GpuCase& c = GetParam();
+  if (c.n % 16 != 0 || c.k % 16 != 0) GTEST_SKIP() << "wgmma takes eight gates and their eight ups by turns";
+  for (const std::string variant : {"wgmma", "mma", "simt"}) {
+    if (variant == "wgmma" && backend().device().compute_capability != 90) continue;
+    const size_t count = variant == "simt" ? 2 : 6;
+    expect_right(problem_of(c, Dtype::bf16, {.silu = true}), variant, count);
+    expect_right(problem_of(c, Dtype::fp16, {.permute_x = true, .gelu = true, .interleaved = true, .bias = true}),
+                 variant, count);
+    expect_right(problem_of(c, Dtype::bf16, {.permute_y = true, .topk_weights = true, .bias = true}), variant, count);
+    expect_right(fp8_problem_of(c, ScaleKind::channel, {.gpt_oss = true, .interleaved = true, .bias = true}), variant,
+                 count);
+    if (c.n % 256 == 0)
+      expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_x = true, .silu = true}), variant, count);
+  }
+}
+
 // Every way to load and to store, with and without tensor copies.
 TEST_P(HardRouting, WgmmaCopies) {
   const GpuCase& c = GetParam();
@@ -432,7 +450,9 @@ TEST_F(KernelTest, RowsBeyondOffsetsOf32BitsAreRight) {
 }
 
 TEST_F(KernelTest, BaselinesAreRight) {
-  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true}}) {
+  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true},
+                              Fusion{.permute_x = true, .silu = true, .bias = true},
+                              Fusion{.permute_y = true, .topk_weights = true, .bias = true}}) {
     backend().load(problem_of({"", 16, 4, 256, 256, 100, "zipf:1"}, Dtype::bf16, fusion));
     for (const std::string& baseline : backend().baselines()) {
       const Verdict verdict = backend().verify({.baseline = baseline, .candidate = {}});
@@ -458,12 +478,10 @@ TEST_F(KernelTest, BaselinesOfFp8AreRight) {
 // What makes an fp8 result wrong and nothing else: each is caught, on integers or by the error of random inputs.
 TEST_F(KernelTest, WrongScalesAndSumsOfFp8AreCaught) {
   if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
-  const Problem of_blocks = fp8_problem_of({"", 16, 4, 384, 512, 200, "zipf:1"}, ScaleKind::block);
   for (const Fp8Plant& plant : kFp8Plants) {
     const Problem problem =
-        plant.deep      ? fp8_problem_of({"", 4, 2, 128, 7168, 60, "uniform"}, ScaleKind::channel)
-        : plant.gathers ? fp8_problem_of({"", 16, 4, 384, 512, 200, "zipf:1"}, ScaleKind::block, {.permute_x = true})
-                        : of_blocks;
+        plant.deep ? fp8_problem_of({"", 4, 2, 128, 7168, 60, "uniform"}, ScaleKind::channel)
+                   : fp8_problem_of({"", 16, 4, 384, 512, 200, "zipf:1"}, ScaleKind::block, plant.fusion);
     const std::string folder = testing::TempDir() + "/moetune-planted-fp8";
     plant_kernels(plant.plant, folder);
     const std::unique_ptr<Backend> planted = make_cuda_backend(0, {.kernels_folder = folder, .cache = false});

@@ -38,6 +38,8 @@ std::vector<std::pair<Shape, std::string>> wanted() {
   std::vector<std::pair<Shape, std::string>> list;
   for (const Op op : {Op::fwd, Op::dx, Op::dw})
     for (const Fusion& fusion : {Fusion{}, px, py, weighted}) list.emplace_back(shape_of(op, fusion, 6), "");
+  list.emplace_back(shape_of(Op::fwd, {.permute_x = true, .silu = true}, 6), "wgmma tma_w=yes");
+  list.emplace_back(shape_of(Op::fwd, {.gpt_oss = true, .interleaved = true, .bias = true}, 6), "wgmma tma_w=yes");
   list.emplace_back(shape_of(Op::dx, {.permute_x = true, .sum_slots = true}, 6), "");
   list.emplace_back(shape_of(Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}, 6), "");
   list.emplace_back(shape_of(Op::dw, {.accumulate = true, .fp32_dw = true}, 6), "");

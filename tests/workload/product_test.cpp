@@ -455,6 +455,18 @@ TEST(Product, OfDxMayHaveTheWeightsGradient) {
   EXPECT_EQ(flops(p), flops(rest) + 2.0 * 6 * 10);
   EXPECT_EQ(bytes(p), bytes(rest) + 2.0 * 6 * 10 + 4.0 * 6);  // X once, a weight's gradient for every slot
 }
+TEST(Product, OfGatesHasHalfAsManyColumns) {
+  const Product plain = product(Op::fwd, {.permute_x = true});
+  const Product p = product(Op::fwd, {.permute_x = true, .silu = true, .bias = true});
+  EXPECT_EQ(p.n, plain.n);
+  EXPECT_EQ(p.d.columns, plain.d.columns / 2);
+  EXPECT_EQ(joined(p, 2).gate, 2);
+  EXPECT_EQ(joined(p, 2).up, 2 + p.n / 2);
+  EXPECT_EQ(joined(product(Op::fwd, {.silu = true, .interleaved = true}), 2).up, 5);
+  EXPECT_EQ(flops(p), flops(plain));
+  EXPECT_EQ(bytes(plain) - bytes(p), 2.0 * 6 * p.n / 2 - 2.0 * static_cast<double>(p.bias->rows * p.n));
+  EXPECT_EQ(without_finish(p), plain);
+}
 TEST(Product, ThatSumsSlotsWritesEveryTokenOnce) {
   const Product by_slot = product(Op::dx, {.permute_x = true});
   const Product summed = product(Op::dx, {.permute_x = true, .sum_slots = true});

@@ -148,6 +148,26 @@ TEST(RequireValid, RefusesFusionsThatContradict) {
   EXPECT_EQ(by_slot(Op::fwd, {.permute_y = true, .by_slot = true}).what, "by_slot and permute_y exclude each other");
   EXPECT_EQ(by_slot(Op::dw, {.by_slot = true}).what, "dw has no by_slot");
 }
+TEST(RequireValid, LeavesGatesToForwardOfUp) {
+  const auto with = [](const Fusion& fusion, Op op = Op::fwd, Projection projection = Projection::up, int64_t n = 64) {
+    return refusal(
+        [&](Shape& s) { s.op = op, s.fusion = fusion, s.layer.projection = projection, s.layer.n = n; });
+  };
+  EXPECT_EQ(with({.silu = true, .bias = true}).what, "");
+  EXPECT_EQ(with({.permute_x = true, .gpt_oss = true, .interleaved = true}).what, "");
+  EXPECT_EQ(with({.bias = true}, Op::fwd, Projection::down).what, "");
+  EXPECT_EQ(with({.silu = true}, Op::dx).what, "dx of up has no gate");
+  EXPECT_EQ(with({.silu = true}, Op::fwd, Projection::down).what, "fwd of down has no gate");
+  EXPECT_EQ(with({.bias = true}, Op::dw).what, "dw has no bias");
+  EXPECT_EQ(with({.silu = true, .gelu = true}).what, "silu+gelu has two activations");
+  EXPECT_EQ(with({.interleaved = true}).what, "interleaved needs an activation");
+  EXPECT_EQ(with({.silu = true}, Op::fwd, Projection::up, 63).what, "n 63 is odd: half of it are gates");
+  EXPECT_EQ(with({.permute_y = true, .topk_weights = true, .silu = true}).what,
+            "topk_weights and an activation exclude each other");
+  EXPECT_EQ(refusal([](Shape& s) { s.fusion.silu = true, s.layer.gate = {false}, s.layer.model = "nemotron"; }).what,
+            "the experts of nemotron have no gate");
+}
+
 TEST(RequireValid, LeavesAccumulationAndFp32ResultsToDw) {
   for (const Op op : {Op::fwd, Op::dx}) {
     const Caught error = refusal([&](Shape& s) { s.op = op, s.fusion.accumulate = true; });
@@ -240,6 +260,13 @@ TEST(ShapeJson, RoundTripsEveryField) {
       .fusion = {.permute_x = false, .permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}};
   const Json json = to_json(shape);
   EXPECT_EQ(shape_from_json(JsonAt(json, "x")), shape);
+}
+TEST(ShapeJson, HoldsGatesOnlyWhereThereAreAny) {
+  Shape shape = small();
+  EXPECT_FALSE(to_json(shape).contains("silu"));
+  shape.fusion = {.permute_x = true, .gpt_oss = true, .interleaved = true, .bias = true};
+  EXPECT_EQ(to_json(shape)["gpt_oss"], true);
+  EXPECT_EQ(shape_from_json(JsonAt(to_json(shape), "x")), shape);
 }
 TEST(ShapeJson, OfFilesFromBeforeDoesNotAccumulate) {
   Shape shape = small();

@@ -42,13 +42,17 @@ class Experts(torch.nn.Module):
         weights, ids = torch.topk(torch.softmax(F.linear(x, self.router).float(), dim=-1), self.top_k)
         return weights / weights.sum(dim=-1, keepdim=True), ids
 
-    def on_moetune(self, x, kernels):
-        """Rows are gathered while the first GEMM loads them, and weighted and scattered while the second stores them."""
+    def on_moetune(self, x, kernels, gated=False):
+        """Rows are gathered while the first GEMM loads them, and weighted and scattered while the second stores them.
+        `gated`: the first one applies the activation too, which kernels of gradients do not know."""
         weights, ids = self.choose(x)
         m_sizes, gather = moetune_torch.route(kernels, ids, self.experts)
-        hidden = moetune_torch.grouped_gemm(kernels, x, self.up, m_sizes, gather, top_k=self.top_k, fusion="permute_x")
-        gate, up = hidden.chunk(2, dim=-1)
-        y = moetune_torch.grouped_gemm(kernels, F.silu(gate) * up, self.down, m_sizes, gather, weights.reshape(-1),
+        hidden = moetune_torch.grouped_gemm(kernels, x, self.up, m_sizes, gather, top_k=self.top_k,
+                                            fusion="permute_x+silu" if gated else "permute_x")
+        if not gated:
+            gate, up = hidden.chunk(2, dim=-1)
+            hidden = F.silu(gate) * up
+        y = moetune_torch.grouped_gemm(kernels, hidden, self.down, m_sizes, gather, weights.reshape(-1),
                                        top_k=self.top_k, fusion="permute_y+topk_weights")
         return y.view(x.shape[0], self.top_k, -1).sum(dim=1)
 
@@ -130,6 +134,7 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--tokens", default="256,4096")
     parser.add_argument("--backward", action="store_true")
+    parser.add_argument("--gated", action="store_true", help="the kernel of up was tuned with --gated silu")
     parser.add_argument("--host", action="store_true", help="what a call costs the host")
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -141,7 +146,7 @@ def main():
     worst = 0.0
     for tokens in counts:
         x = torch.randn(tokens, options.hidden, device="cuda", dtype=torch.bfloat16, requires_grad=options.backward)
-        forward = [lambda: layer.on_moetune(x, options.kernels), lambda: layer.on_torch(x)]
+        forward = [lambda: layer.on_moetune(x, options.kernels, options.gated), lambda: layer.on_torch(x)]
         dy = torch.randn_like(x)
         workspace = moetune_torch.Workspace()
         with workspace, torch.set_grad_enabled(options.backward):

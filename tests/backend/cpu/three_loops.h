@@ -27,6 +27,10 @@ constexpr Fusion kWeighted = {.permute_y = true, .topk_weights = true};
 constexpr Fusion kSummed = {.permute_x = true, .sum_slots = true};
 constexpr Fusion kWithGradient = {.permute_y = true, .topk_weights = true, .weight_gradient = true};
 constexpr Fusion kBySlot[] = {{.permute_x = true, .by_slot = true}, {.topk_weights = true, .by_slot = true}};
+constexpr Fusion kFinished[] = {{.permute_x = true, .silu = true},
+                                {.gelu = true, .interleaved = true, .bias = true},
+                                {.by_slot = true, .gpt_oss = true, .bias = true},
+                                {.permute_y = true, .topk_weights = true, .bias = true}};
 constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, kWeighted};
 
 struct Setting {
@@ -135,14 +139,24 @@ class Loops {
     const int64_t ragged = extras_.capacity > 0 ? experts * extras_.capacity : p_.rows() + extras_.more_rows;
     if (p_.shape.op == Op::dw) return dw(empty(experts * n, k));
     const bool fwd = p_.shape.op == Op::fwd, by_slot = fwd ? fusion_.permute_y || fusion_.by_slot : fusion_.permute_x;
-    Wanted wanted = empty(fusion_.sum_slots ? p_.routing.tokens : by_slot ? slots(p_) : ragged, fwd ? n : k);
+    const bool gated = fusion_.silu || fusion_.gelu || fusion_.gpt_oss;
+    Wanted wanted = empty(fusion_.sum_slots ? p_.routing.tokens : by_slot ? slots(p_) : ragged,
+                          gated ? n / 2
+                          : fwd ? n
+                                : k);
     if (fusion_.sum_slots) std::fill(wanted.elements.begin(), wanted.elements.end(), Element());
     if (fusion_.weight_gradient) wanted.dweights.resize(static_cast<size_t>(slots(p_)));
     for (const Row& r : rows_)
       for (int64_t column = 0; column < wanted.columns; ++column) {
-        double sum = 0;
-        for (int64_t i = 0; i < (fwd ? k : n); ++i)
-          sum += fwd ? x(r, i) * w(r.expert, column, i) : dy(r, i) * w(r.expert, i, column);
+        const auto sum_of = [&](int64_t of) {
+          double total = fusion_.bias ? value(kStreamDy, r.expert * n + of) : 0;
+          for (int64_t i = 0; i < (fwd ? k : n); ++i)
+            total += fwd ? x(r, i) * w(r.expert, of, i) : dy(r, i) * w(r.expert, i, of);
+          return total;
+        };
+        const int64_t first = gated && fusion_.interleaved ? 2 * column : column;
+        double sum = sum_of(first);
+        if (gated) sum = gate(sum, sum_of(fusion_.interleaved ? first + 1 : first + n / 2));
         if (fusion_.weight_gradient) wanted.dweights[static_cast<size_t>(r.slot)] += sum * x(r, column);
         if (fusion_.sum_slots) {  // whole numbers, where the fp32 sum is looked at: in any order
           Element& element = wanted.at(r.slot / top_k, column);
@@ -180,6 +194,13 @@ class Loops {
       element.exact += before;
     }
     return wanted;
+  }
+
+  double gate(double g, double u) const {
+    if (fusion_.silu) return g / (1 + std::exp(-g)) * u;
+    if (fusion_.gelu) return 0.5 * g * (1 + std::erf(g * std::sqrt(0.5))) * u;
+    g = g > 7 ? 7 : g, u = u > 7 ? 7 : u < -7 ? -7 : u;
+    return g / (1 + std::exp(-1.702 * g)) * (u + 1);
   }
 
   Wanted empty(int64_t rows, int64_t columns) const {
@@ -334,6 +355,7 @@ inline std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const Dtype dtype : kDtypes) {
     for (const Fusion& fusion : kBySlot) cases.emplace_back(Op::fwd, dtype, fusion);
+    for (const Fusion& fusion : kFinished) cases.emplace_back(Op::fwd, dtype, fusion);
     for (const Fusion& fusion : {kSummed, kWithGradient}) cases.emplace_back(Op::dx, dtype, fusion);
     for (Fusion fusion : kFusions) {
       for (const Op op : {Op::fwd, Op::dx, Op::dw}) cases.emplace_back(op, dtype, fusion);

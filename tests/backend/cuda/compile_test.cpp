@@ -425,7 +425,7 @@ TEST(Plants, AllCompile) {
     expect_planted(plant, planted_candidate(plant, problem, device_of_arch(target)), problem.shape, target);
   }
   for (const Fp8Plant& one : kFp8Plants) {
-    Shape shape = shape_of(Dtype::fp8, 384, 512, {.permute_x = one.gathers});
+    Shape shape = shape_of(Dtype::fp8, 384, 512, one.fusion);
     shape.layer.scales = one.deep ? ScaleKind::channel : ScaleKind::block;
     const Candidate candidate = parse_candidate(one.candidate);
     ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
