@@ -77,6 +77,14 @@ FP8_SPACE = (
 )
 
 
+ACTIVATIONS = {
+    "silu": lambda torch, gate, up: torch.nn.functional.silu(gate) * up,
+    "gelu": lambda torch, gate, up: torch.nn.functional.gelu(gate) * up,
+    "gpt_oss": lambda torch, gate, up: (gate.clamp(max=7) * torch.sigmoid(1.702 * gate.clamp(max=7)) *
+                                        (up.clamp(-7, 7) + 1)),
+}
+
+
 def choose_sets(touched_bytes, cache_bytes):
     """Operand sets that a rotation needs so that the cache has none of its operands left; at least two."""
     return min(max(math.ceil(COLD_FACTOR * cache_bytes / touched_bytes), 2), MAX_SETS)
@@ -287,6 +295,8 @@ class Problem:
         self.permute_x, self.permute_y = bool(cell.get("permute_x")), bool(cell.get("permute_y"))
         self.scatters = {"fwd": self.permute_y, "dx": self.permute_x, "dw": False}[self.op]
         self.weighted = bool(cell.get("topk_weights"))
+        self.activation = next((name for name in ACTIVATIONS if cell.get(name)), None)
+        self.interleaved = bool(cell.get("interleaved"))
         self.width = self.k if self.down else self.n // 2  # what vLLM's files call N, of gated layers
         self.dtype_name = cell["dtype"]
         self.scales = cell["scales"] if cell["dtype"] == "fp8" else None
@@ -412,7 +422,15 @@ class Problem:
             if self.weighted and self.op == "dw":
                 left = left * weights[self.starts[e] : self.starts[e + 1]]
             self.torch.mm(left, right, out=self.part(result, e))
+        if self.activation:
+            return self.activated(result)
         return result * weights[:, None] if self.weighted and self.op != "dw" else result
+
+    def activated(self, product):
+        """act(gate) * up of a product, whose columns are both: all gates first, or by turns."""
+        gate, up = ((product[..., ::2], product[..., 1::2]) if self.interleaved else
+                    (product[..., :self.n // 2], product[..., self.n // 2:]))
+        return ACTIVATIONS[self.activation](self.torch, gate, up)
 
     def error_of(self, result):
         """The largest error of an expert: root mean square of the difference over that of the result. Infinite where an
@@ -439,10 +457,26 @@ class Problem:
 
 class Variant:
     """One way to run a peer. launch(set) enqueues; outputs[set] is its result; in_order turns that into rows in expert
-    order."""
+    order. `activates`: gates and ups are joined in the result."""
 
-    def __init__(self, note, launch, outputs, in_order=lambda y: y):
+    def __init__(self, note, launch, outputs, in_order=lambda y: y, activates=False):
         self.note, self.launch, self.outputs, self.in_order = note, launch, outputs, in_order
+        self.activates = activates
+
+
+def with_pass(p, variant):
+    """The same with torch's compiled activation behind it, where the cell has one and the peer doesn't know it."""
+    if not p.activation or variant.activates:
+        return variant
+    p.torch._dynamo.reset()  # of the sizes of other cells
+    activated, outputs = p.torch.compile(p.activated, dynamic=False), [None] * p.sets
+
+    def launch(i):
+        variant.launch(i)
+        outputs[i] = None
+        outputs[i] = activated(variant.outputs[i])
+
+    return Variant(f"{variant.note}; activation by torch.compile", launch, outputs, variant.in_order, True)
 
 
 # --- peers ---------------------------------------------------------------------------------------------------------
@@ -715,10 +749,16 @@ def moetune_export(p, options):
     fusion += "+topk_weights" if p.weighted else ""
     library = moetune_kernels.Library(folder)
     request = dict(op=p.op, dtype=p.dtype_name, fusion=fusion, experts=p.experts, top_k=p.top_k, n=p.n, k=p.k)
+    activates = False
+    if p.activation:  # an export without such a kernel multiplies alone
+        gated = "+".join([*([] if fusion == "plain" else [fusion]), p.activation, *["interleaved"] * p.interleaved])
+        activates = tuple({**request, "fusion": gated}.values()) in {
+            tuple(served[name] for name in request) for served in library.served()}
+        request["fusion"] = gated if activates else fusion
     kernel = library.pick(tokens=p.tokens, skew=max(p.m_sizes) * p.experts / p.rows, **request)
     workspace = moetune_kernels.Workspace(library, p.tokens, [request])
-    shape = (p.tokens * p.top_k, p.result_shape()[1]) if p.scatters else p.result_shape()
-    outputs = p.empty(*shape)
+    *lead, columns = p.result_shape()
+    outputs = p.empty(*([p.tokens * p.top_k] if p.scatters else lead), columns // 2 if activates else columns)
     sets = {{"fwd": "y", "dx": "dx", "dw": "dw"}[p.op]: outputs}
     if p.op != "dx":
         sets["x"] = p.x_source if p.permute_x else p.x
@@ -733,7 +773,8 @@ def moetune_export(p, options):
     def launch(i):
         kernel.launch(p.tokens, workspace, p.rows, **{name: values[i] for name, values in sets.items()}, **rows)
 
-    return [Variant(f"{kernel.name} of {kernel.id}", launch, outputs, lambda y: y[p.slot_index] if p.scatters else y)]
+    return [Variant(f"{kernel.name} of {kernel.id}", launch, outputs, lambda y: y[p.slot_index] if p.scatters else y,
+                    activates)]
 
 
 FORWARD, GRADIENTS = ("fwd",), ("dx", "dw")

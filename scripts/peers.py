@@ -10,8 +10,9 @@ left out with a message where not.
 Standard output gets a Markdown table, -o a JSON file (moetune.peers/1); everything else goes to standard error.
 The method: operand sets rotate through at least three L2s; whole rotations are captured in one CUDA graph of about
 2 ms; CUDA events stand around its replays, with a rest before each; the result is the median of the blocks. Each
-result is checked against an fp32 product expert by expert before and after it is timed. A peer without a cell's op or
-dtype is left out there: fp8 with scales of blocks has DeepGEMM and Triton, with scales of channels or tensors torch
+result is checked against an fp32 product expert by expert before and after it is timed. Of cells with gates a peer's
+product is followed by torch's compiled activation, within the measured time. A peer without a cell's op or dtype is left
+out there: fp8 with scales of blocks has DeepGEMM and Triton, with scales of channels or tensors torch
 (`torch._scaled_grouped_mm`) and Triton.
 
 Exit codes: 0 measured, 1 nothing was measured or the GPU was lost, 2 wrong request, 3 no torch or no GPU here,
@@ -27,7 +28,7 @@ import os
 import sys
 import time
 
-from peer_libraries import FORWARD, FP8_PEERS, GRADIENTS, PEERS, Problem, triton
+from peer_libraries import FORWARD, FP8_PEERS, GRADIENTS, PEERS, Problem, triton, with_pass
 
 SCHEMA = "moetune.peers/1"
 MAX_LAUNCHES = 4096  # in a graph
@@ -281,7 +282,7 @@ def best_variant(p, peer, variants):
 
 def measure_peer(p, peer, options):
     """An entry's figures of one peer."""
-    variant = best_variant(p, peer, PEERS[peer][0](p, options))
+    variant = best_variant(p, peer, [with_pass(p, variant) for variant in PEERS[peer][0](p, options)])
     seconds, launches = measure(p, variant, options.blocks, options.rest_ms * 1e-3)
     low, high = median_interval(seconds)
     return {"median_us": rounded(median(seconds) * 1e6), "low_us": rounded(low * 1e6), "high_us": rounded(high * 1e6),
@@ -290,6 +291,8 @@ def measure_peer(p, peer, options):
 
 def measure_cell(torch, entry, peers, options, keep):
     """Measures every peer on one cell; one that fails is told and left out."""
+    if entry["cell"].get("bias"):
+        return tell("  left out: no peer adds a bias")
     problem = Problem(torch, entry, options.device)
     for peer in peers:
         if problem.op not in PEERS[peer][2]:

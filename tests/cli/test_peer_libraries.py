@@ -90,6 +90,26 @@ def test_the_reference_is_the_definition(problem, op, fusion):
     assert not p.error_of(wrong) < 1
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_a_pass_joins_gates_and_ups_behind_any_peer(libraries, interleaved):
+    torch = numpy_torch()
+    silu = lambda gate: gate / (1 + numpy.exp(-gate))
+    torch.nn = types.SimpleNamespace(functional=types.SimpleNamespace(silu=silu))
+    torch._dynamo = types.SimpleNamespace(reset=lambda: None)
+    torch.compile = lambda function, dynamic: function
+    cell = {"projection": "up", "op": "fwd", "experts": 4, "top_k": TOP_K, "n": N, "k": K, "dtype": "bf16", "tokens": TOKENS,
+            "permute_x": True, "silu": True, "interleaved": interleaved}
+    p = libraries.Problem(torch, {"id": "a", "cell": cell, "m_sizes": M_SIZES}, "cuda:0")
+    whole = product(p)
+    gate, up = (whole[:, ::2], whole[:, 1::2]) if interleaved else numpy.split(whole, 2, axis=1)
+    assert numpy.allclose(p.expected, silu(gate) * up, atol=1e-4)
+    for variant in libraries.torch_permuting(p, None) + libraries.cublas_loop(p, None):
+        joined = libraries.with_pass(p, variant)
+        joined.launch(0)
+        assert p.error_of(joined.in_order(joined.outputs[0])) < 1e-5
+        assert "activation by torch.compile" in joined.note and libraries.with_pass(p, joined) is joined
+
+
 def test_dw_of_an_expert_without_rows_must_be_zeros(problem):
     p = problem("dw")
     for value in (1e-3, math.nan):

@@ -323,7 +323,7 @@ def fake(peers, libraries, monkeypatch):
     monkeypatch.setattr(peers, "environment_of", lambda torch, device: {"device": "x", "torch": "2", "cuda": "13"})
 
     class Problem:
-        weighted = False
+        weighted, activation = False, None
 
         def __init__(self, torch, entry, device):
             self.torch, self.op = torch, entry["cell"]["op"]
