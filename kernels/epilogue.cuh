@@ -46,8 +46,8 @@ __forceinline__ long long w_row(const Args& args, long long column) {
 template <class Config>
 __forceinline__ float bias(const Args& args, int expert, long long column) {
   if (column >= args.n) return 0;
-  return to_float(static_cast<const typename Config::Function::Result*>(
-      args.bias)[expert * args.n + w_row<Config>(args, column)]);
+  return to_float(
+      static_cast<const typename Config::Function::Result*>(args.bias)[expert * args.n + w_row<Config>(args, column)]);
 }
 
 // The weight that multiplies a row of the result; 1 without weights.

@@ -10,9 +10,7 @@ struct Silu {
 };
 // With the error function, as torch's default.
 struct Gelu {
-  static __forceinline__ float of(float gate, float up) {
-    return 0.5f * gate * (1 + erff(gate * 0.70710678f)) * up;
-  }
+  static __forceinline__ float of(float gate, float up) { return 0.5f * gate * (1 + erff(gate * 0.70710678f)) * up; }
 };
 // Of gpt-oss: both are limited, and 1 is added to up.
 struct GptOss {

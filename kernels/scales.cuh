@@ -146,9 +146,8 @@ struct RowScalesOfW {
       constexpr bool joined = Block::Function::joins > 1;
       const float* const of_expert = args.w_scales + tile.expert * args.w_scale_expert;
       rows.begin(steps, joined ? of_expert : of_expert + tile.column * args.w_scale_row,
-                 static_cast<int>(args.n) - tile.column, [&](int r) {
-                   return (joined ? w_row<Block>(args, tile.column + r) : r) * args.w_scale_row;
-                 });
+                 static_cast<int>(args.n) - tile.column,
+                 [&](int r) { return (joined ? w_row<Block>(args, tile.column + r) : r) * args.w_scale_row; });
     }
     __forceinline__ void copy(const Block& block, const typename Block::Tile&, int stage, int k) const {
       rows.copy(block.w_scales(stage), k);

@@ -105,8 +105,7 @@ __device__ void simt(const Args& args) {
         __syncthreads();
         for (int depth = 0; depth < block_k; ++depth)
           for (int i = 0; i < 4; ++i)
-            for (int j = 0; j < 4; ++j)
-              sum[i][j] += x_tile[depth][thread_m * 4 + i] * w_tile[depth][column_of(j)];
+            for (int j = 0; j < 4; ++j) sum[i][j] += x_tile[depth][thread_m * 4 + i] * w_tile[depth][column_of(j)];
         __syncthreads();
       }
       for (int i = 0; i < 4; ++i) {

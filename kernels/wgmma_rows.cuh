@@ -108,9 +108,9 @@ struct RowsOfW {
 
   __forceinline__ void find(const Block& block, const Block::Tile& tile) {
     const Args& args = block.args;
-    row = WgmmaAddresses<Block>::w(args, tile) +
-          (w_row<Block>(args, tile.column + first_row()) * args.k + chunk_of_row() * Block::chunk) *
-              Block::element_bytes;
+    row =
+        WgmmaAddresses<Block>::w(args, tile) +
+        (w_row<Block>(args, tile.column + first_row()) * args.k + chunk_of_row() * Block::chunk) * Block::element_bytes;
   }
   __forceinline__ void copy(const Block& block, const Block::Tile& tile, int stage, int k) const {
     const Args& args = block.args;

@@ -297,6 +297,7 @@ class Problem:
         self.weighted = bool(cell.get("topk_weights"))
         self.activation = next((name for name in ACTIVATIONS if cell.get(name)), None)
         self.interleaved = bool(cell.get("interleaved"))
+        self.compiled = None  # the activation, once a peer needs it
         self.width = self.k if self.down else self.n // 2  # what vLLM's files call N, of gated layers
         self.dtype_name = cell["dtype"]
         self.scales = cell["scales"] if cell["dtype"] == "fp8" else None
@@ -468,13 +469,15 @@ def with_pass(p, variant):
     """The same with torch's compiled activation behind it, where the cell has one and the peer doesn't know it."""
     if not p.activation or variant.activates:
         return variant
-    p.torch._dynamo.reset()  # of the sizes of other cells
-    activated, outputs = p.torch.compile(p.activated, dynamic=False), [None] * p.sets
+    if p.compiled is None:
+        p.torch._dynamo.reset()  # of the sizes of other cells
+        p.compiled = p.torch.compile(p.activated, dynamic=False)
+    outputs = [None] * p.sets
 
     def launch(i):
         variant.launch(i)
         outputs[i] = None
-        outputs[i] = activated(variant.outputs[i])
+        outputs[i] = p.compiled(variant.outputs[i])
 
     return Variant(f"{variant.note}; activation by torch.compile", launch, outputs, variant.in_order, True)
 

@@ -377,6 +377,40 @@ def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, to
                zero_rest, bias)
 
 
+# ---- The experts of a layer ------------------------------------------------------------------------------------------
+
+def _activated(hidden, activation, interleaved):
+    """act(gate) * up by torch."""
+    gate, up = (hidden[..., ::2], hidden[..., 1::2]) if interleaved else hidden.chunk(2, dim=-1)
+    if activation == "gpt_oss":
+        gate, up = gate.clamp(max=7), up.clamp(-7, 7)
+        return gate * torch.sigmoid(1.702 * gate) * (up + 1)
+    return getattr(torch.nn.functional, activation)(gate) * up
+
+
+def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", interleaved=False, up_bias=None,
+            down_bias=None, first_expert=0, part_of_experts=False):
+    """The experts of a layer, [tokens, hidden]: for each token the weighted sum of what its experts make of it. x [tokens,
+    hidden]; up [experts, 2 * intermediate, hidden], gates first or interleaved; down [experts, hidden, intermediate];
+    topk_ids and topk_weights [tokens, top_k]; activation "silu", "gelu" or "gpt_oss"; biases [experts, n]. With
+    part_of_experts those of other experts than these, which begin at first_expert, add nothing. Needs kernels of
+    "permute_x+silu" (or "permute_x", with torch's activation behind it, which gradients take) and of
+    "permute_y+topk_weights", and of dx and dw for gradients; with "+bias" where there are any."""
+    top_k = topk_ids.shape[1]
+    m_sizes, gather = route(folder, topk_ids, up.shape[0], first_expert)
+    needs_grad = torch.is_grad_enabled() and any(one.requires_grad for one in (x, up, down, topk_weights))
+    bias = ["bias"] * (up_bias is not None)
+    gated = "+".join(["permute_x", activation, *["interleaved"] * interleaved, *bias])
+    fused = not needs_grad and _has(str(folder), x.device, "fwd", gated, up.shape, x.dtype, top_k)
+    hidden = grouped_gemm(folder, x, up, m_sizes, gather, top_k=top_k, bias=up_bias,
+                          fusion=gated if fused else "+".join(["permute_x", *bias]))
+    if not fused:
+        hidden = _activated(hidden, activation, interleaved)
+    y = grouped_gemm(folder, hidden, down, m_sizes, gather, topk_weights.float().reshape(-1), top_k=top_k, bias=down_bias,
+                     fusion="permute_y+topk_weights" + "+bias" * (down_bias is not None), zero_rest=part_of_experts)
+    return y.view(x.shape[0], top_k, -1).sum(dim=1)
+
+
 # ---- The GEMM of fp8 ------------------------------------------------------------------------------------------------
 
 @_operator("scaled_grouped_gemm(str folder, Tensor x, Tensor w, Tensor x_scales, Tensor w_scales, Tensor m_sizes, "

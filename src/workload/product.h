@@ -90,8 +90,8 @@ struct Product {
   bool accumulates = false;  // d = round(d before + sum), in fp32; d of experts without rows stays
   std::optional<WeightGradient> weight_gradient = {};
   Activation activation = Activation::none;
-  bool interleaved = false;             // columns of N: gate and up by turns, not all gates first
-  std::optional<Operand> bias = {};     // [experts, N], added to sums
+  bool interleaved = false;                  // columns of N: gate and up by turns, not all gates first
+  std::optional<Operand> bias = {};          // [experts, N], added to sums
   std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
   std::vector<int64_t> first_rows = {};      // [experts + 1] prefix sums of m_sizes
   std::vector<int32_t> gather_indices = {};  // [rows] flat slot of each row in expert order

@@ -87,13 +87,13 @@ struct Layer {
 /// expert are zeros. The first three combine for every op in the same way; the others belong to the op of their column.
 struct Fusion {
   bool permute_x = false;
-  bool permute_y = false;        // excludes permute_x and by_slot
-  bool topk_weights = false;     // only with permute_y or by_slot
-  bool accumulate = false;       // only of dw: experts without rows are left alone
-  bool fp32_dw = false;          // only of dw in bf16 and fp16
-  bool sum_slots = false;        // only of dx with permute_x
-  bool weight_gradient = false;  // only of dx with topk_weights
-  bool by_slot = false;          // only of fwd: as servers' Triton kernels read and store
+  bool permute_y = false;                            // excludes permute_x and by_slot
+  bool topk_weights = false;                         // only with permute_y or by_slot
+  bool accumulate = false;                           // only of dw: experts without rows are left alone
+  bool fp32_dw = false;                              // only of dw in bf16 and fp16
+  bool sum_slots = false;                            // only of dx with permute_x
+  bool weight_gradient = false;                      // only of dx with topk_weights
+  bool by_slot = false;                              // only of fwd: as servers' Triton kernels read and store
   bool silu = false, gelu = false, gpt_oss = false;  // one at most; only of fwd and up, without topk_weights
   bool interleaved = false;                          // only with one of these
   bool bias = false;                                 // only of fwd
@@ -108,12 +108,18 @@ struct FusionPart {
   std::optional<Op> only = {};  // the op that it belongs to
 };
 inline constexpr FusionPart kFusionParts[] = {
-    {"permute_x", &Fusion::permute_x},           {"permute_y", &Fusion::permute_y},
-    {"by_slot", &Fusion::by_slot, Op::fwd},      {"topk_weights", &Fusion::topk_weights},
-    {"accumulate", &Fusion::accumulate, Op::dw}, {"fp32_dw", &Fusion::fp32_dw, Op::dw},
-    {"sum_slots", &Fusion::sum_slots, Op::dx},   {"weight_gradient", &Fusion::weight_gradient, Op::dx},
-    {"silu", &Fusion::silu, Op::fwd},            {"gelu", &Fusion::gelu, Op::fwd},
-    {"gpt_oss", &Fusion::gpt_oss, Op::fwd},      {"interleaved", &Fusion::interleaved, Op::fwd},
+    {"permute_x", &Fusion::permute_x},
+    {"permute_y", &Fusion::permute_y},
+    {"by_slot", &Fusion::by_slot, Op::fwd},
+    {"topk_weights", &Fusion::topk_weights},
+    {"accumulate", &Fusion::accumulate, Op::dw},
+    {"fp32_dw", &Fusion::fp32_dw, Op::dw},
+    {"sum_slots", &Fusion::sum_slots, Op::dx},
+    {"weight_gradient", &Fusion::weight_gradient, Op::dx},
+    {"silu", &Fusion::silu, Op::fwd},
+    {"gelu", &Fusion::gelu, Op::fwd},
+    {"gpt_oss", &Fusion::gpt_oss, Op::fwd},
+    {"interleaved", &Fusion::interleaved, Op::fwd},
     {"bias", &Fusion::bias, Op::fwd},
 };
 /// Whether gate and up become one column of Y.
@@ -142,9 +148,9 @@ inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 /// experts not divisible by ep, permute_y with permute_x or by_slot, topk_weights without either (for every op),
 /// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x,
 /// weight_gradient without dx and topk_weights, an activation without fwd and up, of a model that isn't gated, with
-/// another or with topk_weights, interleaved without one, bias without fwd, quantised dtypes with another op than fwd, other scales than theirs or
-/// another Y than bf16 and fp16, fast sums of others than fp8 or of blocks, scales of other dtypes, groups that don't
-/// divide k, zero points with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k
+/// another or with topk_weights, interleaved without one, bias without fwd, quantised dtypes with another op than fwd,
+/// other scales than theirs or another Y than bf16 and fp16, fast sums of others than fp8 or of blocks, scales of other
+/// dtypes, groups that don't divide k, zero points with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k
 /// over 2^46, a model name that is empty, contains '/' or is not printable.
 void require_valid(const Shape& shape);
 

@@ -153,6 +153,22 @@ except moetune_kernels.Error as error:
     assert entries(log).count("moetune_kernel") == 3
 
 
+def test_experts_of_a_layer_in_one_call(tmp_path):
+    out, log = run(tmp_path, """
+x, up, ids = x.detach(), w.detach(), torch.randint(0, E, (T, k))
+down = torch.randn(E, N, K, dtype=torch.bfloat16)  # of an intermediate width of K: torch's activation is replaced
+mt._activated = lambda hidden, *_: torch.cat([hidden, hidden], -1)
+try:
+    mt.experts("f", x, up, down, ids, weights.detach())
+except moetune_kernels.Error as error:
+    print(error)  # the fused one makes N / 2 columns
+print(*mt.experts("f", x.requires_grad_(), up, down, ids, weights).shape)
+""")
+    assert "'x' is [32, 128], but must be [32, 512]" in out[0]
+    assert out[1] == "16 256"
+    assert entries(log).count("moetune_kernel") == 3
+
+
 def test_a_workspace_serves_launches_that_follow_one_another(tmp_path):
     out, log = run(tmp_path, """
 kept = mt.Workspace()

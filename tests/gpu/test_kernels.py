@@ -435,7 +435,7 @@ def test_the_cpp_example(kernels, tmp_path):
     assert result.returncode == 0
 
 
-@pytest.mark.parametrize("more", [[], ["--gated"], ["--backward"]])
+@pytest.mark.parametrize("more", [[], ["--backward"]])
 def test_the_python_example(kernels, tmp_path, more):
     """A layer whose down projection is of the same size as the exported one."""
     hidden, intermediate = K, N // 2

@@ -479,9 +479,9 @@ TEST_F(KernelTest, BaselinesOfFp8AreRight) {
 TEST_F(KernelTest, WrongScalesAndSumsOfFp8AreCaught) {
   if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
   for (const Fp8Plant& plant : kFp8Plants) {
-    const Problem problem =
-        plant.deep ? fp8_problem_of({"", 4, 2, 128, 7168, 60, "uniform"}, ScaleKind::channel)
-                   : fp8_problem_of({"", 16, 4, 384, 512, 200, "zipf:1"}, ScaleKind::block, plant.fusion);
+    const Problem problem = plant.deep
+                                ? fp8_problem_of({"", 4, 2, 128, 7168, 60, "uniform"}, ScaleKind::channel)
+                                : fp8_problem_of({"", 16, 4, 384, 512, 200, "zipf:1"}, ScaleKind::block, plant.fusion);
     const std::string folder = testing::TempDir() + "/moetune-planted-fp8";
     plant_kernels(plant.plant, folder);
     const std::unique_ptr<Backend> planted = make_cuda_backend(0, {.kernels_folder = folder, .cache = false});

@@ -150,8 +150,7 @@ TEST(RequireValid, RefusesFusionsThatContradict) {
 }
 TEST(RequireValid, LeavesGatesToForwardOfUp) {
   const auto with = [](const Fusion& fusion, Op op = Op::fwd, Projection projection = Projection::up, int64_t n = 64) {
-    return refusal(
-        [&](Shape& s) { s.op = op, s.fusion = fusion, s.layer.projection = projection, s.layer.n = n; });
+    return refusal([&](Shape& s) { s.op = op, s.fusion = fusion, s.layer.projection = projection, s.layer.n = n; });
   };
   EXPECT_EQ(with({.silu = true, .bias = true}).what, "");
   EXPECT_EQ(with({.permute_x = true, .gpt_oss = true, .interleaved = true}).what, "");

@@ -212,7 +212,8 @@ Verdict compare_exact(const Product& product, const Operand& operand, const Outp
       scan(result, operand.type.dtype, wanted.data(), pool, [&](int64_t, float right, float got, const Tally&) {
         if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(right)) return false;
         return !(std::abs(static_cast<double>(got) - static_cast<double>(right)) <=
-                 unit * power_below(std::abs(right))) || unit == 0;
+                 unit * power_below(std::abs(right))) ||
+               unit == 0;
       });
   Verdict verdict = judge(result, "integer", tally, "differ", "");
   verdict.mismatches = tally.wrong;
@@ -263,7 +264,8 @@ Tolerance tolerance(const Product& product, const Operand& result, int64_t terms
   const double gated = product.activation == Activation::none ? 1 : kGatedNoise;
   const double noise = gated * std::sqrt(static_cast<double>(terms)) * 0x1p-24;
   return {.normalised_error = (twice ? 2 : 1) * std::ldexp(1, -bits) + kNormNoise * noise,
-          .ulps = (twice ? kUlpsTwoRoundings : kUlpsOneRounding) + std::ldexp(kWorstNoise * noise + gated * kTailNoise, bits)};
+          .ulps = (twice ? kUlpsTwoRoundings : kUlpsOneRounding) +
+                  std::ldexp(kWorstNoise * noise + gated * kTailNoise, bits)};
 }
 
 Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {

@@ -121,7 +121,8 @@ MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t
   plan.reference_bytes = result_rows(product, product.d) * (row_bytes(product.d) + 4 * product.d.columns);
   if (sums_slots(product)) plan.reference_bytes += kDouble * product.d.rows * product.d.columns;  // while they are made
   if (product.bias) plan.set_bytes += used_bytes(product, *product.bias);
-  if (takes_another_pass(product) || is_finished(product)) plan.partial_bytes = kFloat * routed_rows(product) * product.n;
+  if (takes_another_pass(product) || is_finished(product))
+    plan.partial_bytes = kFloat * routed_rows(product) * product.n;
   if (const auto& gradient = product.weight_gradient) {
     plan.set_bytes += used_bytes(product, gradient->x) + output_bytes(gradient->dweights);
     plan.reference_bytes += 2 * gradient->dweights.rows * kFloat;

@@ -134,9 +134,9 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
     for (int64_t column = 0; column < n; ++column) {
       float& value = values[static_cast<size_t>(column)];
       const auto [gate, up] = joined(product, column);
-      value = finish(product.activation == Activation::none ? sum(column)
-                                                            : activate(product.activation, sum(gate), sum(up)),
-                     weight, value);
+      value = finish(
+          product.activation == Activation::none ? sum(column) : activate(product.activation, sum(gate), sum(up)),
+          weight, value);
     }
     put(in_order, values);
   });

@@ -25,6 +25,7 @@ const char* address_of(const std::string& name, const Operands& o, int set) {
   if (name == "x_scales") return reinterpret_cast<const char*>(o.a_scales_of(set));
   if (name == "w_scales") return reinterpret_cast<const char*>(o.b_scales_of(set));
   if (name == "w_zeros") return o.b_zeros_of(set);
+  if (name == "bias") return o.bias.size() > 0 ? o.bias.data() + set * o.bias_stride : nullptr;
   if (name == "m_sizes") return o.m_sizes.data();
   if (name == "first_rows") return o.first_rows.data();
   if (name == "gather_indices") return o.gather_indices.data();

@@ -42,19 +42,11 @@ class Experts(torch.nn.Module):
         weights, ids = torch.topk(torch.softmax(F.linear(x, self.router).float(), dim=-1), self.top_k)
         return weights / weights.sum(dim=-1, keepdim=True), ids
 
-    def on_moetune(self, x, kernels, gated=False):
-        """Rows are gathered while the first GEMM loads them, and weighted and scattered while the second stores them.
-        `gated`: the first one applies the activation too, which kernels of gradients do not know."""
+    def on_moetune(self, x, kernels):
+        """Rows are gathered while the first GEMM loads them, gates and ups joined while it stores (without gradients, if
+        up was tuned with --gated silu), and rows weighted and scattered while the second stores them."""
         weights, ids = self.choose(x)
-        m_sizes, gather = moetune_torch.route(kernels, ids, self.experts)
-        hidden = moetune_torch.grouped_gemm(kernels, x, self.up, m_sizes, gather, top_k=self.top_k,
-                                            fusion="permute_x+silu" if gated else "permute_x")
-        if not gated:
-            gate, up = hidden.chunk(2, dim=-1)
-            hidden = F.silu(gate) * up
-        y = moetune_torch.grouped_gemm(kernels, hidden, self.down, m_sizes, gather, weights.reshape(-1),
-                                       top_k=self.top_k, fusion="permute_y+topk_weights")
-        return y.view(x.shape[0], self.top_k, -1).sum(dim=1)
+        return moetune_torch.experts(kernels, x, self.up, self.down, ids, weights)
 
     def on_torch(self, x):
         """Rows are sorted, multiplied, weighted and put back by operations of their own."""
@@ -134,7 +126,6 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--tokens", default="256,4096")
     parser.add_argument("--backward", action="store_true")
-    parser.add_argument("--gated", action="store_true", help="the kernel of up was tuned with --gated silu")
     parser.add_argument("--host", action="store_true", help="what a call costs the host")
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -146,7 +137,7 @@ def main():
     worst = 0.0
     for tokens in counts:
         x = torch.randn(tokens, options.hidden, device="cuda", dtype=torch.bfloat16, requires_grad=options.backward)
-        forward = [lambda: layer.on_moetune(x, options.kernels, options.gated), lambda: layer.on_torch(x)]
+        forward = [lambda: layer.on_moetune(x, options.kernels), lambda: layer.on_torch(x)]
         dy = torch.randn_like(x)
         workspace = moetune_torch.Workspace()
         with workspace, torch.set_grad_enabled(options.backward):

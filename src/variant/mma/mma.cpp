@@ -64,7 +64,8 @@ int shared_bytes(const Knobs& c, const Shape& shape) {
                         .weighs_x = p.weighting == Weighting::a,
                         .element_bytes = static_cast<int>(size_bytes(p.a.type.stage))};
   if (p.a.type.scales.kind == ScaleKind::block)
-    problem.scale_bytes = x_block_scale_bytes(c.block_m, kScaleBlock) + w_block_scale_bytes(c.block_n, kScaleBlock, static_cast<int>(joined_columns(p)));
+    problem.scale_bytes = x_block_scale_bytes(c.block_m, kScaleBlock) +
+                          w_block_scale_bytes(c.block_n, kScaleBlock, static_cast<int>(joined_columns(p)));
   else if (has_scales(p.a.type))
     problem.scale_bytes = row_scale_bytes(c.block_m + c.block_n), problem.scales_at_end = true;
   return mma_layout(c, problem).bytes;

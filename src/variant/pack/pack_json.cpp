@@ -161,6 +161,7 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
     for (const auto& [operand, scales] : {std::pair(&p.a, "x_scales"), {&p.b, "w_scales"}})
       if (has_scales(operand->type)) known[scales] = name(operand->type.scales.dtype);
     if (has_zero_points(p.b)) known["w_zeros"] = "uint8";
+    if (computation.op == Op::fwd) known["bias"] = name(p.d.type.dtype);
     for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->type.dtype);
     each(operands, [&](const JsonAt& operand) {
       const auto found = known.find(operand["name"].string());
@@ -186,7 +187,7 @@ void require_untimed(const JsonAt& launch) {
     if (argument.has("struct")) argument.fail("a launch that is not timed takes no structs");
     if (!argument.has("pointer")) return;
     for (const char* changing :
-         {"x", "w", "y", "dx", "dw", "dy", "dweights", "topk_weights", "x_scales", "w_scales", "w_zeros"})
+         {"x", "w", "y", "dx", "dw", "dy", "dweights", "topk_weights", "bias", "x_scales", "w_scales", "w_zeros"})
       if (argument["pointer"].string() == changing)
         argument["pointer"].fail(fmt::format("a launch that is not timed cannot take '{}'", changing),
                                  "it may take row counts, indices and buffers, which stay the same");

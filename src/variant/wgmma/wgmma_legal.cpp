@@ -72,7 +72,8 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
      "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows must fit "
      "its registers"},
     {WgmmaRule::joined_loads, "addressing must be base for gates: one tensor map describes the gates and ups of W"},
-    {WgmmaRule::joined_columns, "block_n must be a multiple of 32 with cluster=m for gates: each block loads half of W"},
+    {WgmmaRule::joined_columns,
+     "block_n must be a multiple of 32 with cluster=m for gates: each block loads half of W"},
     {WgmmaRule::across_copies,
      "tma_w must be yes for dx and dw: only tensor copies load W whose rows are steps along k"},
     {WgmmaRule::across_planes,
@@ -96,7 +97,8 @@ std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Sh
   return fmt::format(
       fmt::runtime(found->second), arg("stages", kMostWgmmaStages), arg("group", kMostGroup), arg("mix", kMostMix),
       arg("hold", kMostHold), arg("store_rows", kStoreRows), arg("experts", kMostSortedExperts),
-      arg("swizzle", kSwizzleColumns), arg("box", kSwizzleColumns * p.joins), arg("columns", swizzle_columns(p)), arg("twice", 2 * swizzle_columns(p)),
+      arg("swizzle", kSwizzleColumns), arg("box", kSwizzleColumns * p.joins), arg("columns", swizzle_columns(p)),
+      arg("twice", 2 * swizzle_columns(p)),
       arg("m_side", c.swap ? "block_n, with swap=yes," : "block_m, with swap=no,"), arg("across", across_columns(c, p)),
       arg("in_pairs", across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : ""),
       arg("gathering", gathering(shape)), arg("looked_up", looked_up(shape)));
@@ -147,7 +149,7 @@ WgmmaProblem wgmma_problem(const Knobs& c, const Shape& shape) {
           .x_scale_bytes = blocks                 ? x_block_scale_bytes(c.block_m, c.block_k)
                            : has_scales(p.a.type) ? row_scale_bytes(c.block_m)
                                                   : 0,
-          .w_scale_bytes = blocks                 ? w_block_scale_bytes(c.block_n, c.block_k, static_cast<int>(joined_columns(p)))
+          .w_scale_bytes = blocks ? w_block_scale_bytes(c.block_n, c.block_k, static_cast<int>(joined_columns(p)))
                            : has_scales(p.b.type) ? row_scale_bytes(c.block_n)
                                                   : 0,
           .promotes = has_scales(p.a.type) && !p.fast_sums};

@@ -140,7 +140,9 @@ class Loops {
     if (p_.shape.op == Op::dw) return dw(empty(experts * n, k));
     const bool fwd = p_.shape.op == Op::fwd, by_slot = fwd ? fusion_.permute_y || fusion_.by_slot : fusion_.permute_x;
     const bool gated = fusion_.silu || fusion_.gelu || fusion_.gpt_oss;
-    Wanted wanted = empty(fusion_.sum_slots ? p_.routing.tokens : by_slot ? slots(p_) : ragged,
+    Wanted wanted = empty(fusion_.sum_slots ? p_.routing.tokens
+                          : by_slot         ? slots(p_)
+                                            : ragged,
                           gated ? n / 2
                           : fwd ? n
                                 : k);

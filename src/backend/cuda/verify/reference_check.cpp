@@ -107,8 +107,8 @@ void check_finished(const Product& p, Values values, const float* sums, const fl
     const bool joins = p.activation != Activation::none;
     const double wanted = joins ? activate(p.activation, sum(gate), sum(up)) : sum(column);
     const double terms = std::max(1.0, std::abs(joins ? sum(gate) * sum(up) : wanted));
-    require_close(joins ? Values::random : values, float_at(result + row * p.d.columns + column), wanted,
-                  terms * terms, fmt::format("expert {}, row {}, column {}", place.expert, place.row, column));
+    require_close(joins ? Values::random : values, float_at(result + row * p.d.columns + column), wanted, terms * terms,
+                  fmt::format("expert {}, row {}, column {}", place.expert, place.row, column));
   }
 }
 

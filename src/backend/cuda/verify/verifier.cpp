@@ -312,10 +312,10 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
     const Dtype dtype = result.operand.type.dtype;
     const double error = result.squares > 0 ? std::sqrt(counts[i].error / result.squares) : 0;
     const double ulps = max_ulps(counts[i]);
-    double most = dtype == Dtype::fp32   ? std::ldexp(1, 10)
-                  : rounds_sums ? kMaxUlpsAdded
-                  : twice                ? kMaxUlpsTwice
-                                         : kMaxUlps;
+    double most = dtype == Dtype::fp32 ? std::ldexp(1, 10)
+                  : rounds_sums        ? kMaxUlpsAdded
+                  : twice              ? kMaxUlpsTwice
+                                       : kMaxUlps;
     double norm = max_normalised_error(dtype, twice, result.terms);
     if (operands_.product.a.type.dtype == Dtype::fp8) {
       const double own = result.squares > 0 ? std::sqrt(counts[i].rounding / result.squares) : 0;
