@@ -340,6 +340,14 @@ TEST_P(HardRouting, Runs) {
     expect_runs(Op::fwd, fusion);
   expect_launches();
 }
+TEST_P(HardRouting, RunsFinished) {
+  const GpuCase& c = GetParam();
+  for (const Fusion fusion :
+       {Fusion{.permute_x = true, .silu = true, .bias = true}, Fusion{.gelu = true, .interleaved = true},
+        Fusion{.permute_y = true, .topk_weights = true, .bias = true}})
+    if (c.n % 16 == 0 || !is_gated(fusion)) expect_runs(Op::fwd, fusion);
+  expect_launches();
+}
 TEST_P(HardRouting, RunsDx) {
   for (const Fusion& fusion : kFusionsOfDx) expect_runs(Op::dx, fusion);
   expect_launches();
