@@ -48,7 +48,7 @@ std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOp
       device == "cuda" ? 0 : static_cast<int>(parse_integer(device.substr(5), "--device cuda:N", 0, 1023));
   if (gpus == 0)
     throw machine_error(fmt::format("no CUDA device: {}", cuda_unavailable_reason()),
-                        "run on the cpu with --device cpu, or see moetune doctor");
+                        "run on the cpu with --device cpu");
   if (ordinal >= gpus)
     throw machine_error(fmt::format("there is no device cuda:{}: this machine has {}", ordinal, gpus),
                         "see 'moetune list devices'");

@@ -39,7 +39,10 @@ int cuda_device_count() {
 std::string cuda_unavailable_reason() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorInsufficientDriver) return "no driver, or one older than this build's CUDA";
+  if (int driver = 0; error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess)
+    return driver == 0
+               ? "there is no NVIDIA driver (install it; containers need --gpus all)"
+               : fmt::format("the driver is for CUDA {}, which is too old for this build: update it", driver / 1000);
   if (error != cudaSuccess) return cudaGetErrorString(error);
   return count > 0 ? "" : "the driver sees no device";
 }

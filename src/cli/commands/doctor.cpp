@@ -74,6 +74,18 @@ std::vector<std::string> notes_on(const Patient& patient) {
   return notes;
 }
 
+// Why no GPU is here, and what is missing to compile for one elsewhere.
+std::vector<std::string> missing_for_gpus(DeviceOptions device) {
+  std::vector<std::string> sentences;
+  for (const char* word : {"cuda", "h200"}) try {
+      device.device = word;
+      open_worker(device)->environment();
+    } catch (const Error& error) {
+      sentences.push_back(fmt::format("{}: {}", error.what(), error.hint()));
+    }
+  return sentences;
+}
+
 Json to_json(const Patient& patient) {
   Json json = {{"word", patient.word}, {"device", to_json(patient.info)}, {"environment", patient.environment}};
   if (patient.ceilings) json["ceilings"] = to_json(*patient.ceilings);
@@ -125,6 +137,9 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
     report += (report.empty() ? "" : "\n") + text_of(patient, format);
     devices.push_back(to_json(patient));
   }
+  const bool ready = notes.empty();
+  if (options.device.device == "auto" && devices[0]["word"] == "cpu")
+    for (const std::string& sentence : missing_for_gpus(options.device)) notes.push_back(sentence);
   if (format == Format::json) {
     print(pretty_json({{"schema", "moetune.doctor/1"},
                        {"tool", tool_json(invocation.argv)},
@@ -134,8 +149,7 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   }
   print(report);
   for (const std::string& sentence : notes) print(fmt::format("\nNote: {}.\n", sentence));
-  if (format == Format::text)
-    print(notes.empty() ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
+  if (format == Format::text) print(ready ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
   return Exit::yes;
 }
 

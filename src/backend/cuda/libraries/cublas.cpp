@@ -12,7 +12,7 @@
 namespace moetune {
 
 struct Cublas::Api {
-  Library library{"cuBLAS", {"libcublas.so.13", "libcublas.so.12", "libcublas.so"}};
+  Library library{"cuBLAS", "libcublas"};
 #define MOETUNE_SYMBOL(name, exported) decltype(&::exported) name = library.symbol(#exported, &::exported)
   MOETUNE_SYMBOL(create, cublasCreate_v2);
   MOETUNE_SYMBOL(destroy, cublasDestroy_v2);

@@ -11,7 +11,7 @@
 namespace moetune {
 
 struct CublasLt::Api {
-  Library library{"cuBLASLt", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}};
+  Library library{"cuBLASLt", "libcublasLt"};
 #define MOETUNE_SYMBOL(name, exported) decltype(&::exported) name = library.symbol(#exported, &::exported)
   MOETUNE_SYMBOL(create, cublasLtCreate);
   MOETUNE_SYMBOL(destroy, cublasLtDestroy);
@@ -81,10 +81,10 @@ void CublasLt::loop(const ScaledGemm& scaled) {
   const Product& p = scaled.gemm.product;
   const ScaleKind kind = p.a.type.scales.kind;
   const ScalesForCublasLt places(p);
-  const auto mode = [&](bool of_a) {
-    if (kind == ScaleKind::tensor) return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
-    if (kind == ScaleKind::channel) return CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-    return of_a ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  const auto mode = [&](bool of_a) -> int32_t {  // a cublasLtMatmulMatrixScale_t: CUDA 12.8 lacks the names
+    if (kind == ScaleKind::tensor) return 0;     // SCALAR_32F
+    if (kind == ScaleKind::channel) return 3;    // OUTER_VEC_32F
+    return of_a ? 4 : 5;                         // VEC128_32F, BLK128x128_32F
   };
   const ScaleStrides a_strides = scale_strides(p, p.a), b_strides = scale_strides(p, p.b);
   Owned<cublasLtMatmulPreference_t, decltype(cublasLtMatmulPreferenceDestroy)> preference(api_.free_preference);
@@ -105,8 +105,8 @@ void CublasLt::loop(const ScaledGemm& scaled) {
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(p.fast_sums));
-    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, static_cast<int32_t>(mode(false)));
-    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, static_cast<int32_t>(mode(true)));
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode(false));
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode(true));
     const bool blocks = kind == ScaleKind::block;
     const float* b_scales = scaled.b_scales + (blocks ? places.b_first(expert) : expert * b_strides.expert);
     const float* a_scales =

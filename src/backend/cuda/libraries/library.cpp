@@ -1,20 +1,64 @@
 // dlopen with a search path and errors that help.
 #include "backend/cuda/libraries/library.h"
 
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <glob.h>
+
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/error.h"
 
 namespace moetune {
+namespace {
 
-Library::Library(const std::string& what, const std::vector<std::string>& names) : what_(what) {
-  for (const std::string folder : {"", MOETUNE_CUDA_LIBRARY_DIR "/"})
-    for (const std::string& name : names)
-      if (!handle_) handle_ = ::dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+// Where libraries are, the first choice first; "" is the loader's own search. pip's packages are beside a program that
+// pip installed, in the active environment, or at the Python of the user or of the system.
+std::vector<std::string> folders() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto of = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::string(value ? value : "");  // then it is a folder of the system's
+  };
+  constexpr std::string_view kPip = "lib/python3*/*-packages/nvidia/*/lib";
+  std::vector<std::string> found = {""};
+  for (const std::string& pattern :
+       {fmt::format("{}/lib*/", of("CUDA_HOME")), fmt::format("{}/lib*/", of("CUDA_PATH")),
+        fmt::format("{}/{}/", program.parent_path().parent_path().string(), kPip),
+        fmt::format("{}/{}/", of("VIRTUAL_ENV"), kPip), fmt::format("{}/{}/", of("CONDA_PREFIX"), kPip),
+        fmt::format("{}/lib/", of("CONDA_PREFIX")), fmt::format("{}/.local/{}/", of("HOME"), kPip),
+        fmt::format("/usr/local/{}/", kPip), std::string("/usr/local/cuda/lib*/"),
+        std::string("/usr/local/cuda-*/lib*/"), std::string(MOETUNE_CUDA_LIBRARY_DIR "/")}) {
+    glob_t paths{};
+    if (::glob(pattern.c_str(), 0, nullptr, &paths) == 0)
+      found.insert(found.end(), paths.gl_pathv, paths.gl_pathv + paths.gl_pathc);
+    ::globfree(&paths);
+  }
+  return found;
+}
+
+// Libraries of CUDA 13 don't run with a driver of CUDA 12.
+std::vector<const char*> endings() {
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  if (driver > 0 && driver < 13000) return {".so.12"};
+  return {".so.13", ".so.12", ".so"};
+}
+
+}  // namespace
+
+Library::Library(const std::string& what, const std::string& name) : what_(what) {
+  for (const std::string& folder : folders())
+    for (const char* ending : endings())
+      if (!handle_) handle_ = ::dlopen((folder + name + ending).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_)
-    throw machine_error(fmt::format("cannot load {}: none of {} can be opened", what, fmt::join(names, ", ")),
-                        "install the CUDA toolkit's libraries, or name their folder in LD_LIBRARY_PATH");
+    throw machine_error(fmt::format("cannot find {}: no {}{} opens", what, name, fmt::join(endings(), " or ")),
+                        "pip install nvidia-cuda-nvrtc-cu12 nvidia-cublas-cu12 in the environment that moetune is in, "
+                        "or install CUDA's "
+                        "toolkit, or name the folder of its libraries in LD_LIBRARY_PATH");
 }
 
 void* Library::address(const char* name) const {

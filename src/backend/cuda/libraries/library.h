@@ -8,9 +8,9 @@ namespace moetune {
 /// A shared library opened by dlopen; never closed, since its threads may outlive us.
 class Library {
  public:
-  /// Tries the loader's own search and then the folder of the toolkit that the build found. Throws Exit::machine with
-  /// what to install where none opens.
-  Library(const std::string& what, const std::vector<std::string>& names);
+  /// Opens CUDA's library `name` ("libnvrtc") of the newest version that the driver can run with: the loader's own
+  /// search, then toolkits and packages of pip and conda. Throws Exit::machine with what to install where none opens.
+  Library(const std::string& what, const std::string& name);
 
   /// The address of a symbol, typed as the declaration that `like` points to. Throws Exit::machine where missing.
   template <class Function>

@@ -13,7 +13,7 @@ namespace moetune {
 namespace {
 
 struct Nvrtc {
-  Library library{"NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}};
+  Library library{"NVRTC", "libnvrtc"};
 #define MOETUNE_SYMBOL(name) decltype(&::nvrtc##name) name = library.symbol("nvrtc" #name, &::nvrtc##name)
   MOETUNE_SYMBOL(Version);
   MOETUNE_SYMBOL(GetErrorString);
