@@ -11,6 +11,7 @@
 
 #include "backend/cuda/libraries/runtime.h"
 #include "kernels/args.h"
+#include "variant/outcome.h"
 #include "variant/pack/launch_rule.h"
 #include "variant/variant.h"
 
