@@ -43,6 +43,10 @@ int run(const std::vector<std::string>& argv, const BackendFactory& factory, con
     print(completions(line.declared(), {argv.begin() + 2, argv.end()}));
     return static_cast<int>(Exit::yes);
   }
+  if (argv.size() == 2 && argv[1] == "--manual") {  // asked by the build, and in no help
+    print(line.manual());
+    return static_cast<int>(Exit::yes);
+  }
   const Request request = line.parse(argv);
   terminal = look_at_terminal(request.color);
   if (request.command == nullptr) {

@@ -43,6 +43,18 @@ def test_options_of_examples_exist(room, command):
         assert re.search(rf"(^|[\s,]){option}\b", declared), option
 
 
+def test_the_manual_has_the_help_of_every_command(room):
+    manual = room.ok("--manual").stdout.replace("\\-", "-").replace("\\e", "\\")
+    sections = dict(section.split("\n", 1) for section in manual.split("\n.SH ")[1:])
+    assert list(sections) == ["NAME", "DESCRIPTION"] + [f"moetune {command}" for command in COMMANDS]
+    for command in COMMANDS:
+        text = room.ok(command, "--help").stdout
+        page = " ".join(sections[f"moetune {command}"].split())
+        assert len(re.findall(r"(?<=\.B )--?\w", page)) == len(re.findall(r"^  --?\w", text, re.MULTILINE)) > 0
+        for block in text.split("\n\n")[:2]:
+            assert " ".join(block.split()) in page, command
+
+
 def help_on_a_terminal(room, columns, *command):
     master, slave = pty.openpty()
     try:

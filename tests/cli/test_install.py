@@ -26,7 +26,7 @@ def installed(tmp_path):
 def test_every_file_has_its_place(installed):
     files = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
     wanted = {"bin/moetune", "share/bash-completion/completions/moetune", "share/zsh/site-functions/_moetune",
-              "share/fish/vendor_completions.d/moetune.fish"}
+              "share/fish/vendor_completions.d/moetune.fish", "share/man/man1/moetune.1"}
     wanted |= {f"share/doc/moetune/{name}" for name in
                ("LICENSE", "README.md", "CHANGELOG.md", "configs/README.md", "configs/tuned/README.md", "configs/tuned/chart.svg",
                 "kernels/README.md", "src/README.md", "src/runtime/README.md")}

@@ -30,7 +30,7 @@ void declare_color(CLI::App& app, std::string& color, std::map<const CLI::Option
       one_of({"auto", "always", "never"});
 }
 
-std::string main_help(const std::vector<Command>& commands, int width) {
+HelpPage main_help(const std::vector<Command>& commands) {
   HelpSection list{"Commands", {}};
   for (const Command& command : commands)
     if (!command.hidden) list.lines.push_back({std::string(command.name), std::string(command.summary)});
@@ -39,19 +39,18 @@ std::string main_help(const std::vector<Command>& commands, int width) {
       {{"-h, --help", "Print this help; 'moetune help COMMAND' or COMMAND --help prints that command's"},
        {"-V, --version", "Print the version and the commit"},
        {"--color WHEN", kColorHelp}}};
-  return fmt::format(
-      "{}\n\nUsage: moetune COMMAND [OPTIONS]\n\n{}\n{}\n{}\n\nExamples:\n{}",
-      wrapped("Finds, proves and keeps the fastest way to run the grouped GEMMs of a mixture-of-experts layer on this "
-              "machine, for the routing that the model really produces.",
-              width),
-      section_text({list}, width), section_text({options}, width),
-      wrapped("Exit codes: 0 yes, 1 the answer is no, 2 the request is wrong, 3 this machine cannot, 4 inconclusive, "
-              "70 a bug of ours, 130 interrupted (partial results are kept).",
-              width),
-      examples_text("moetune list models\n"
-                    "moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
-                    "moetune tune --help",
-                    width));
+  return {.summary =
+              "Finds, proves and keeps the fastest way to run the grouped GEMMs of a mixture-of-experts layer on "
+              "this machine, for the routing that the model really produces.",
+          .usage = "Usage: moetune COMMAND [OPTIONS]",
+          .sections = {list, options},
+          .closing =
+              "Exit codes: 0 yes, 1 the answer is no, 2 the request is wrong, 3 this machine cannot, 4 "
+              "inconclusive, 70 a bug of ours, 130 interrupted (partial results are kept).",
+          .examples =
+              "moetune list models\n"
+              "moetune tune --model qwen3-30b-a3b --tokens 16,256,4096 --routing uniform,zipf:1.0\n"
+              "moetune tune --help"};
 }
 
 // "-o", "--output"; none for an argument.
@@ -153,7 +152,7 @@ std::string help_name(const CLI::Option& option) {
 }
 
 // Versions of CLI11 lay help out differently, and none knows the width of a terminal.
-std::string command_help(const Command& command, const CLI::App& app, int width) {
+HelpPage command_help(const Command& command, const CLI::App& app) {
   std::string usage = fmt::format("Usage: moetune {} [OPTIONS]", command.name);
   std::vector<HelpSection> sections;
   for (const CLI::Option* option : app.get_options()) {
@@ -164,8 +163,7 @@ std::string command_help(const Command& command, const CLI::App& app, int width)
     section->lines.push_back({help_name(*option), option->get_description()});
   }
   std::stable_partition(sections.begin(), sections.end(), [](const auto& s) { return s.title == "Arguments"; });
-  return fmt::format("{}\n\n{}\n\n{}\nExamples:\n{}", wrapped(command.summary, width), wrapped(usage, width, 2),
-                     section_text(sections, width), examples_text(command.examples, width));
+  return {.summary = std::string(command.summary), .usage = usage, .sections = sections, .examples = command.examples};
 }
 
 }  // namespace
@@ -253,6 +251,19 @@ std::vector<DeclaredCommand> CommandLine::declared() {
   return result;
 }
 
+std::string CommandLine::manual() {
+  declare_what_all_have();
+  std::string text = fmt::format(
+      ".TH MOETUNE 1 \"\" \"moetune {}\"\n.SH NAME\nmoetune \\- tunes the grouped GEMMs of mixture\\-of\\-experts "
+      "layers\n",
+      build_info().version);
+  text += page_roff("DESCRIPTION", main_help(commands_));
+  for (size_t i = 0; i < commands_.size(); ++i)
+    if (!commands_[i].hidden)
+      text += page_roff(fmt::format("moetune {}", commands_[i].name), command_help(commands_[i], *apps_->commands[i]));
+  return text;
+}
+
 Request CommandLine::parse(const std::vector<std::string>& argv) {
   const int width = help_width(look_at_terminal("auto").output_columns);
   CLI::App& main = apps_->main;
@@ -268,9 +279,9 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   try {
     main.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    if (command() != commands_.end()) return {.text = command_help(*command(), chosen(), width)};
+    if (command() != commands_.end()) return {.text = page_text(command_help(*command(), chosen()), width)};
     require_command(commands_, main.remaining());
-    return {.text = main_help(commands_, width)};
+    return {.text = page_text(main_help(commands_), width)};
   } catch (const CLI::ParseError& error) {
     // An unknown option is the likelier cause of whatever else is wrong.
     if (const auto extras = chosen().remaining(); !extras.empty()) throw left_over(chosen(), extras);
@@ -282,7 +293,7 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   require_command(commands_, main.remaining());
   for (const CLI::App* app : std::initializer_list<const CLI::App*>{&main, &chosen()})
     if (const auto extras = app->remaining(); !extras.empty()) throw left_over(*app, extras);
-  if (command() == commands_.end()) return {.text = main_help(commands_, width)};
+  if (command() == commands_.end()) return {.text = page_text(main_help(commands_), width)};
   return {.command = &*command(), .given = given_options(chosen()), .color = apps_->color};
 }
 

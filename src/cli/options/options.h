@@ -113,6 +113,8 @@ class CommandLine {
   Request parse(const std::vector<std::string>& argv);
   /// Every command but the hidden ones; the first has no name: it is the program alone.
   std::vector<DeclaredCommand> declared();
+  /// The help of the program and of every command as one page for man.
+  std::string manual();
 
  private:
   struct Apps;

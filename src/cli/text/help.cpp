@@ -1,5 +1,7 @@
-// Wrapping words, columns and command lines.
+// Wrapping words, columns and command lines; the same for man.
 #include "cli/text/help.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -67,6 +69,13 @@ std::string line_text(const HelpLine& line, int column, int width) {
   return text + words + "\n";
 }
 
+// A hyphen would become a dash, and a line that begins with a dot a command.
+std::string roff(std::string_view text) {
+  std::string escaped = text.starts_with('.') || text.starts_with('\'') ? "\\&" : "";
+  for (const char c : text) escaped += c == '-' ? "\\-" : c == '\\' ? "\\e" : std::string(1, c);
+  return escaped;
+}
+
 }  // namespace
 
 int help_width(int terminal_columns) { return terminal_columns <= 0 ? 80 : std::clamp(terminal_columns, 40, 100); }
@@ -100,6 +109,24 @@ std::string examples_text(std::string_view examples, int width) {
     examples.remove_prefix(std::min(end + 1, examples.size()));
   }
   return text;
+}
+
+std::string page_text(const HelpPage& page, int width) {
+  return fmt::format("{}\n\n{}\n\n{}\n{}Examples:\n{}", wrapped(page.summary, width), wrapped(page.usage, width, 2),
+                     section_text(page.sections, width),
+                     page.closing.empty() ? "" : wrapped(page.closing, width) + "\n\n",
+                     examples_text(page.examples, width));
+}
+
+std::string page_roff(const std::string& title, const HelpPage& page) {
+  std::string text = fmt::format(".SH {}\n{}\n.PP\n{}\n", roff(title), roff(page.summary), roff(page.usage));
+  for (const HelpSection& section : page.sections) {
+    text += fmt::format(".SS {}\n", roff(section.title));
+    for (const HelpLine& line : section.lines)
+      text += fmt::format(".TP\n.B {}\n{}\n", roff(line.name), roff(line.text));
+  }
+  if (!page.closing.empty()) text += fmt::format(".PP\n{}\n", roff(page.closing));
+  return text + fmt::format(".SS Examples\n.nf\n{}.fi\n", roff(examples_text(page.examples, 72)));
 }
 
 }  // namespace moetune

@@ -1,4 +1,4 @@
-// The layout of --help for a given width. What it tells: options.cpp.
+// The layout of --help for a given width, and of the manual page. What they tell: options.cpp.
 #pragma once
 #include <string>
 #include <string_view>
@@ -16,6 +16,14 @@ struct HelpSection {
   std::vector<HelpLine> lines;
 };
 
+/// The help of the program or of a command.
+struct HelpPage {
+  std::string summary, usage;
+  std::vector<HelpSection> sections;
+  std::string closing = {};   // a paragraph behind the sections, or nothing
+  std::string_view examples;  // command lines
+};
+
 /// Columns of --help: those of the terminal, but 40 to 100; 80 where `terminal_columns` is 0 (no terminal).
 int help_width(int terminal_columns);
 
@@ -28,5 +36,10 @@ std::string section_text(const std::vector<HelpSection>& sections, int width);
 
 /// Command lines, each on a line of its own; a long one continues after a backslash, so that it can be pasted.
 std::string examples_text(std::string_view examples, int width);
+
+std::string page_text(const HelpPage& page, int width);
+
+/// A part of a manual page, for man.
+std::string page_roff(const std::string& title, const HelpPage& page);
 
 }  // namespace moetune

@@ -56,5 +56,15 @@ TEST(Help, AnOptionOfAnExampleKeepsItsValue) {
             "    table.json\n");
 }
 
+TEST(Help, IsAPartOfAManualPage) {
+  EXPECT_EQ(
+      page_roff("moetune list", {.summary = ".json and more",
+                                 .usage = "Usage: moetune list",
+                                 .sections = {{"Output", {{"-o FILE", "A \\ in it"}}}},
+                                 .examples = "moetune list --all"}),
+      ".SH moetune list\n\\&.json and more\n.PP\nUsage: moetune list\n.SS Output\n.TP\n.B \\-o FILE\nA \\e in it\n"
+      ".SS Examples\n.nf\n  moetune list \\-\\-all\n.fi\n");
+}
+
 }  // namespace
 }  // namespace moetune
