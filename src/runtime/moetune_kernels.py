@@ -74,7 +74,9 @@ _ARGUMENTS = {
 
 
 def _load():
-    path = pathlib.Path(__file__).parent / "lib/libmoetune.so"
+    here = pathlib.Path(__file__).parent
+    by_pip = here.name.endswith("-packages")  # in lib/python3.x/
+    path = here / ("../../libmoetune.so" if by_pip else "lib/libmoetune.so")
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:

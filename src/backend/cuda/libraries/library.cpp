@@ -14,8 +14,8 @@
 namespace moetune {
 namespace {
 
-// Where libraries are, the first choice first; "" is the loader's own search. pip's packages are beside a program that
-// pip installed, in the active environment, or at the Python of the user or of the system.
+// Where libraries are, the first choice first: what pip installed beside this program, then the loader's own search
+// (""), toolkits, and packages in the active environment or at the Python of the user or of the system.
 std::vector<std::string> folders() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -24,16 +24,18 @@ std::vector<std::string> folders() {
     return std::string(value ? value : "");  // then it is a folder of the system's
   };
   constexpr std::string_view kPip = "lib/python3*/*-packages/nvidia/*/lib";
-  std::vector<std::string> found = {""};
+  std::vector<std::string> found;
   for (const std::string& pattern :
-       {fmt::format("{}/lib*/", of("CUDA_HOME")), fmt::format("{}/lib*/", of("CUDA_PATH")),
-        fmt::format("{}/{}/", program.parent_path().parent_path().string(), kPip),
+       {fmt::format("{}/{}/", program.parent_path().parent_path().string(), kPip), std::string(),
+        fmt::format("{}/lib*/", of("CUDA_HOME")), fmt::format("{}/lib*/", of("CUDA_PATH")),
         fmt::format("{}/{}/", of("VIRTUAL_ENV"), kPip), fmt::format("{}/{}/", of("CONDA_PREFIX"), kPip),
         fmt::format("{}/lib/", of("CONDA_PREFIX")), fmt::format("{}/.local/{}/", of("HOME"), kPip),
         fmt::format("/usr/local/{}/", kPip), std::string("/usr/local/cuda/lib*/"),
         std::string("/usr/local/cuda-*/lib*/"), std::string(MOETUNE_CUDA_LIBRARY_DIR "/")}) {
     glob_t paths{};
-    if (::glob(pattern.c_str(), 0, nullptr, &paths) == 0)
+    if (pattern.empty())
+      found.emplace_back();
+    else if (::glob(pattern.c_str(), 0, nullptr, &paths) == 0)
       found.insert(found.end(), paths.gl_pathv, paths.gl_pathv + paths.gl_pathc);
     ::globfree(&paths);
   }
@@ -51,14 +53,15 @@ std::vector<const char*> endings() {
 }  // namespace
 
 Library::Library(const std::string& what, const std::string& name) : what_(what) {
+  const std::vector<const char*> versions = endings();
   for (const std::string& folder : folders())
-    for (const char* ending : endings())
+    for (const char* ending : versions)
       if (!handle_) handle_ = ::dlopen((folder + name + ending).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_)
-    throw machine_error(fmt::format("cannot find {}: no {}{} opens", what, name, fmt::join(endings(), " or ")),
-                        "pip install nvidia-cuda-nvrtc-cu12 nvidia-cublas-cu12 in the environment that moetune is in, "
-                        "or install CUDA's "
-                        "toolkit, or name the folder of its libraries in LD_LIBRARY_PATH");
+    throw machine_error(
+        fmt::format("cannot load {}: no {}{} was found", what, name, fmt::join(versions, fmt::format(" or {}", name))),
+        "'pip install nvidia-cuda-nvrtc-cu12 nvidia-cublas-cu12' where pip installed moetune, or install the CUDA "
+        "toolkit, or name the folder of its libraries in LD_LIBRARY_PATH");
 }
 
 void* Library::address(const char* name) const {
