@@ -17,6 +17,8 @@ namespace {
 
 constexpr int kNarrowestName = 12;
 constexpr std::chrono::milliseconds kFrame{100};
+constexpr std::chrono::seconds kLogPause{30};
+constexpr int kLogColumns = 100;
 
 }  // namespace
 
@@ -82,6 +84,7 @@ void Progress::on(const Event& event) {
     const std::string line = cell_line(*done->entry, device_, under_way_[done->device].cell, state_.cells);
     const int columns = terminal_.is_terminal ? terminal_.columns - 2 : 0;
     if (!quiet_) tell(fmt::format("{}\n", fmt::join(lines_of(line, columns), "\n  ")));
+    drawn_ = Clock::now();
     under_way_.erase(done->device);
   } else if (const auto* warning = std::get_if<Note>(&event)) {
     clear();
@@ -98,11 +101,11 @@ void Progress::sum_up() {
 }
 
 void Progress::draw(bool now) {
-  if (quiet_ || !terminal_.is_terminal) return;
   const Clock::time_point time = Clock::now();
-  if (!now && time - drawn_ < kFrame) return;
+  if (quiet_ || !(terminal_.is_terminal ? now || time - drawn_ >= kFrame : time - drawn_ >= kLogPause)) return;
   drawn_ = time;
   state_.elapsed = std::chrono::duration<double>(time - begin_).count();
+  if (!terminal_.is_terminal) return tell(progress_line(state_, kLogColumns) + "\n");
   // One column stays free: a full line would wrap on some terminals.
   tell_moving(progress_line(state_, terminal_.columns - 1));
   visible_ = true;

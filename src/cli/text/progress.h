@@ -1,4 +1,5 @@
-// Tells a tuning run on standard error as it happens: one line that moves on a terminal, a line per cell elsewhere.
+// Tells a tuning run on standard error as it happens: one line that moves on a terminal; elsewhere a line per cell and
+// every 30 seconds.
 #pragma once
 #include <chrono>
 #include <map>
@@ -57,7 +58,7 @@ class Progress {
   };
   RunState state_;
   std::map<size_t, UnderWay> under_way_;
-  Clock::time_point begin_ = Clock::now(), drawn_{};
+  Clock::time_point begin_ = Clock::now(), drawn_ = begin_;
   bool visible_ = false;
 };
 
