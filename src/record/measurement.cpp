@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/json.h"
@@ -57,6 +58,7 @@ Measurement summarise(const std::vector<Block>& blocks) {
   }
   if (blocks.empty()) return result;
   result.time = median_estimate(seconds, 0.95);
+  result.min = std::ranges::min(seconds), result.max = std::ranges::max(seconds);
   result.clock_mhz = clocks.empty() ? 0 : median(clocks);
   return result;
 }
@@ -74,6 +76,10 @@ Json to_json(const Measurement& measurement) {
                {"samples", measurement.time.samples},
                {"launches", measurement.launches},
                {"clock_mhz", rounded(measurement.clock_mhz, 5)}};
+  if (measurement.max > 0) {
+    json["min_us"] = rounded(measurement.min / kMicro);
+    json["max_us"] = rounded(measurement.max / kMicro);
+  }
   if (const double thousandths = std::round(1000 * measurement.waited); thousandths > 0)
     json["waited"] = thousandths / 1000;  // smaller parts are normal on any machine
   return json;
@@ -83,8 +89,14 @@ Measurement measurement_from_json(const JsonAt& json) {
   const double median_us = json["median_us"].number(), low = json["low_us"].number(), high = json["high_us"].number();
   if (low > median_us || median_us > high)
     json.fail(fmt::format("the median {} lies outside its interval {} to {}", median_us, low, high));
+  const double min = json.has("min_us") ? json["min_us"].number() : 0;
+  const double max = json.has("max_us") ? json["max_us"].number() : 0;
+  if (max > 0 && (min > low || high > max))
+    json.fail(fmt::format("the interval {} to {} lies outside {} to {}", low, high, min, max));
   Measurement result{
       .time = {median_us * kMicro, low * kMicro, high * kMicro, static_cast<int>(json["samples"].integer(1, 1 << 30))},
+      .min = min * kMicro,
+      .max = max * kMicro,
       .launches = json["launches"].integer(1, kMaxSamples),
       .clock_mhz = json["clock_mhz"].number(),
       .waited = json.has("waited") ? json["waited"].number() : 0};

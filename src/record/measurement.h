@@ -11,10 +11,11 @@ namespace moetune {
 
 /// A time with its uncertainty; seconds.
 struct Measurement {
-  Estimate time;         // median over blocks of the mean time of a launch; its samples are the blocks
-  int64_t launches = 0;  // in all blocks
-  double clock_mhz = 0;  // median; 0 = unknown
-  double waited = 0;     // on a cpu: fraction of the processors' time that other programs took; mean over blocks
+  Estimate time;            // median over blocks of the mean time of a launch; its samples are the blocks
+  double min = 0, max = 0;  // of the blocks; 0 in files from before
+  int64_t launches = 0;     // in all blocks
+  double clock_mhz = 0;     // median; 0 = unknown
+  double waited = 0;        // on a cpu: fraction of the processors' time that other programs took; mean over blocks
 };
 
 /// Above this fraction of `waited` a time depends on other programs as well, by as much as `check` looks for.

@@ -37,7 +37,7 @@ Grid empty_grid(const std::string& baseline, bool verbose) {
   Grid grid{{{"contender"}, {"time", true}, {"vs " + baseline, true}, {"TFLOP/s", true}}, {}};
   if (!verbose) return grid;
   grid.columns.insert(grid.columns.begin(), {"role"});
-  grid.columns.push_back({"TB/s", true});
+  grid.columns.insert(grid.columns.end(), {{"TB/s", true}, {"min to max", true}});
   return grid;
 }
 
@@ -52,7 +52,9 @@ std::vector<std::string> row_of(const BenchResult& result, bool verbose) {
   row.push_back(time_text(result.measurement.time));
   row.push_back(versus_text(result, verbose));
   row.push_back(fmt::format("{:.4g}", result.flops / seconds * 1e-12));
-  if (verbose) row.push_back(fmt::format("{:.3g}", result.bytes / seconds * 1e-12));
+  if (!verbose) return row;
+  row.push_back(fmt::format("{:.3g}", result.bytes / seconds * 1e-12));
+  row.push_back(range_text(result.measurement));
   return row;
 }
 

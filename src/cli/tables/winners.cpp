@@ -88,7 +88,8 @@ Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose)
 Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, bool verbose) {
   Grid grid = cell_grid({{"time", true}});
   for (const std::string& rival : rivals) grid.columns.push_back({"vs " + rival, true});
-  if (verbose) grid.columns.insert(grid.columns.end(), {{"TFLOP/s", true}, {"TB/s", true}, {"winner"}});
+  if (verbose)
+    grid.columns.insert(grid.columns.end(), {{"min to max", true}, {"TFLOP/s", true}, {"TB/s", true}, {"winner"}});
   for (const Entry* entry : entries) {
     std::vector<std::string> row;
     if (!entry->skipped.empty()) {
@@ -101,6 +102,7 @@ Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, 
       for (const std::string& rival : rivals)
         row.push_back(noisy ? "noisy" : speedup_text(find_rival(*entry, rival), verbose));
       if (verbose) {
+        row.push_back(range_text(entry->measurement));
         row.push_back(fmt::format("{:.4g}", tflops(*entry)));
         row.push_back(fmt::format("{:.3g}", terabytes_per_second(*entry)));
         row.push_back(text(entry->candidate) + marks(*entry));

@@ -161,6 +161,11 @@ std::string time_text(const Estimate& time) {
   return fmt::format("{} ± {:.{}f} %", format_time(time.value), percent, percent < 9.95 ? 1 : 0);
 }
 
+std::string range_text(const Measurement& measurement) {
+  if (measurement.max <= 0) return "";
+  return fmt::format("{} to {}", format_time(measurement.min), format_time(measurement.max));
+}
+
 std::string factor_text(double factor) {
   return std::isfinite(factor) ? fmt::format("{:.{}f}x", factor, factor < 99.5 ? 2 : 0) : "?";
 }

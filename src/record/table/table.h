@@ -171,6 +171,8 @@ Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* devic
 /// "12.3 µs ± 1.2 %": the half-width of the interval over the median. "9.87 µs to 31.2 µs" where the interval is wider
 /// than kUncertainTime: no single number is claimed then.
 std::string time_text(const Estimate& time);
+/// "12.1 µs to 12.9 µs": the fastest and the slowest block; nothing where the file does not say.
+std::string range_text(const Measurement& measurement);
 
 /// "1.35x (1.31 to 1.39)", or "1.35x ± 3.0 %" without `interval`: how much faster the winner is than a rival; "?" for
 /// null. "0.52x to 31.48x" where the interval is wider than kUncertainRatio.
