@@ -10,12 +10,13 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/text/units.h"
 
 namespace moetune {
 namespace {
 
-// Where libraries are, the first choice first: what pip installed beside this program, then the loader's own search
-// (""), toolkits, and packages in the active environment or at the Python of the user or of the system.
+// Where libraries are, the first choice first: what pip installed beside this program, the loader's own search (""),
+// toolkits, and what lies beside the programs of PATH: toolkits, virtual environments, conda, Pythons that have torch.
 std::vector<std::string> folders() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -23,15 +24,16 @@ std::vector<std::string> folders() {
     const char* value = std::getenv(variable);
     return std::string(value ? value : "");  // then it is a folder of the system's
   };
-  constexpr std::string_view kPip = "lib/python3*/*-packages/nvidia/*/lib";
+  constexpr const char* kPip = "/../lib/python3*/*-packages/nvidia/*/lib/";
+  std::vector<std::string> patterns = {program.parent_path().string() + kPip, "", of("CUDA_HOME") + "/lib*/",
+                                       of("CUDA_PATH") + "/lib*/"};
+  for (const std::string& folder : split(of("PATH"), ':')) {
+    patterns.push_back(folder + "/../lib*/");
+    patterns.push_back(folder + kPip);
+  }
+  patterns.insert(patterns.end(), {"/usr/local/cuda/lib*/", "/usr/local/cuda-*/lib*/", MOETUNE_CUDA_LIBRARY_DIR "/"});
   std::vector<std::string> found;
-  for (const std::string& pattern :
-       {fmt::format("{}/{}/", program.parent_path().parent_path().string(), kPip), std::string(),
-        fmt::format("{}/lib*/", of("CUDA_HOME")), fmt::format("{}/lib*/", of("CUDA_PATH")),
-        fmt::format("{}/{}/", of("VIRTUAL_ENV"), kPip), fmt::format("{}/{}/", of("CONDA_PREFIX"), kPip),
-        fmt::format("{}/lib/", of("CONDA_PREFIX")), fmt::format("{}/.local/{}/", of("HOME"), kPip),
-        fmt::format("/usr/local/{}/", kPip), std::string("/usr/local/cuda/lib*/"),
-        std::string("/usr/local/cuda-*/lib*/"), std::string(MOETUNE_CUDA_LIBRARY_DIR "/")}) {
+  for (const std::string& pattern : patterns) {
     glob_t paths{};
     if (pattern.empty())
       found.emplace_back();

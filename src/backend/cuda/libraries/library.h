@@ -8,8 +8,8 @@ namespace moetune {
 /// A shared library opened by dlopen; never closed, since its threads may outlive us.
 class Library {
  public:
-  /// Opens CUDA's library `name` ("libnvrtc") in a version that runs with the driver: beside this program, by the loader's
-  /// own search, then in toolkits and packages of pip and conda. Throws Exit::machine with what to install.
+  /// Opens CUDA's library `name` ("libnvrtc") in a version that runs with the driver: beside this program, by the
+  /// loader's own search, then in toolkits and beside the programs of PATH. Throws Exit::machine with what to install.
   Library(const std::string& what, const std::string& name);
 
   /// The address of a symbol, typed as the declaration that `like` points to. Throws Exit::machine where missing.
