@@ -130,7 +130,7 @@ def test_tables_fit_a_narrow_terminal(room):
 @pytest.mark.timing
 def test_a_log_says_every_30_seconds_where_the_run_stands(tmp_path):
     result = Room(tmp_path, PLANTED).run("tune", *TINY, "--max-candidates", "8", "-o", "table.json",
-                                         env={"MOETUNE_PLANT": "trial_ms:1200"}, timeout=300)
+                                         env={"MOETUNE_PLANT": "trial_ms:2500"}, timeout=300)
     assert result.returncode == 0
     lines = re.findall(r"^\[1/1\] \S+  (\d)/8  best .*  ETA .*$", result.stderr, re.MULTILINE)
     assert lines and lines == sorted(lines)

@@ -3,6 +3,7 @@
 
 #include "built_in.h"
 #include "record/sample.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {
@@ -41,6 +42,9 @@ TEST(Summarise, ManyBlocksGiveThe95PercentInterval) {
   // Order statistics 40 and 61 of 100: Conover's table for n = 100.
   EXPECT_DOUBLE_EQ(m.time.low, 40e-6);
   EXPECT_DOUBLE_EQ(m.time.high, 61e-6);
+  EXPECT_DOUBLE_EQ(reread(m).min, 1e-6);
+  EXPECT_DOUBLE_EQ(reread(m).max, 100e-6);
+  EXPECT_EQ(range_text(m), "1.00 µs to 100 µs");
 }
 
 TEST(Summarise, UnknownClocksDontDragTheMedianDown) {
