@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "check/significance.h"
@@ -111,6 +112,8 @@ CellFinding screen_cell(CellCheck& one, Backend& backend, const CheckRequest& re
   const Entry& entry = *one.entry;
   CellFinding& finding = one.finding;
   if (request.against) {
+    if (const auto lacking = request.against->lacking.find(&entry); lacking != request.against->lacking.end())
+      return settled(finding, lacking->second.first, lacking->second.second);
     one.lineup = line_up_pair(entry, backend, *request.against);
   } else {
     finding.before_seconds = entry.measurement.time.value;
@@ -155,8 +158,11 @@ class Checking {
       : request_(request), backend_(backend), listen_(listen), stop_(stop) {}
 
   CheckResult run(const TunedTable& table) {
-    for (const Entry& entry : table.entries)
-      if (entry.skipped.empty()) cases_.push_back({.entry = &entry});
+    for (const Entry& entry : table.entries) {
+      if (!entry.skipped.empty()) continue;
+      cases_.push_back({.entry = &entry});
+      ++counts_[id(entry.cell)];
+    }
     try {
       screen_all();
       confirm_all();
@@ -189,6 +195,8 @@ class Checking {
     for (size_t i = 0; i < cases_.size() && !stop_; ++i) {
       CellCheck& one = cases_[i];
       one.finding.cell = one.entry->cell;
+      one.finding.candidate = text(one.entry->candidate);
+      if (counts_[id(one.entry->cell)] > 1) one.finding.kernel = one.entry->candidate.variant->name;
       one.limits = {.threshold = threshold_,
                     .patience = request_.patience,
                     .quiet = {.wait = request_.wait, .stop = &stop_},
@@ -280,7 +288,8 @@ class Checking {
   const double threshold_ = std::log1p(request_.threshold);
   const Clock::time_point end_ = end_of_budget(request_.time_budget);
   std::vector<CellCheck> cases_;
-  size_t screened_ = 0;  // cells
+  std::map<std::string, int> counts_;  // of a cell's entries, by its id
+  size_t screened_ = 0;                // cells
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ enum class Remedy { none, rounds, again, tune };
 
 struct CellFinding {
   Cell cell;
+  std::string kernel = {};     // which one, where a cell has several: a variant, or a peer
+  std::string candidate = {};  // the winner's text; empty for a peer
   Finding finding = Finding::inconclusive;
   std::string reason;                        // a sentence
   Finding by_ratio = Finding::inconclusive;  // by the ratio to the control alone
@@ -60,6 +63,8 @@ struct CheckResult {
   std::string fault = {};    // what ended the check before its last cell
 };
 
+/// The id of its cell, and which kernel.
+std::string finding_id(const CellFinding& finding);
 /// Whether the time shows a regression while the ratio is too uncertain.
 bool is_told_by_time(const CellFinding& finding);
 /// Whether the winner takes longer than in the table, but so does its control.
@@ -69,6 +74,10 @@ bool is_slower_machine(const CellFinding& finding);
 struct Against {
   Backend* backend = nullptr;  // of the same device
   std::string name;            // for people: its file
+  // Of packs, by the table's entries: what runs there instead of the entry's winner, and entries of kernels that a side
+  // lacks, which are not measured: their finding and its reason.
+  std::map<const Entry*, Candidate> winners = {};
+  std::map<const Entry*, std::pair<Finding, std::string>> lacking = {};
 };
 
 struct CheckRequest {
@@ -174,7 +183,7 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run);
 /// The winners' times for github-action-benchmark (tool: customSmallerIsBetter): [{"name": the cell's id, "unit": "µs",
 /// "value", "range": "± 1.2", "extra": the verdict, the change and the candidate}]. Cells that were not measured are
 /// not there.
-Json benchmark_json(const CheckResult& result, const TunedTable& table);
+Json benchmark_json(const CheckResult& result);
 
 /// One line for each finding that is not good, wrong results first, as GitHub Actions shows beside a commit:
 /// "::error title=...::" for what makes exit code 1 and for a fault, "::warning title=...::" for what is undecided.

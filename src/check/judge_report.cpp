@@ -53,8 +53,8 @@ std::string worst_text(const std::vector<CellFinding>& findings) {
   const auto worst = std::ranges::max_element(
       findings, {}, [](const CellFinding& finding) { return std::pair(severity(finding), finding.change.value); });
   if (worst->finding == Finding::regressed)
-    return fmt::format("the worst is {}, {}", id(worst->cell), change_text(*worst));
-  return fmt::format("{}: {}", id(worst->cell), name(worst->finding));
+    return fmt::format("the worst is {}, {}", finding_id(*worst), change_text(*worst));
+  return fmt::format("{}: {}", finding_id(*worst), name(worst->finding));
 }
 
 bool mean_regressed(const CheckResult& result) { return result.mean && result.mean->finding == Finding::regressed; }
@@ -87,6 +87,10 @@ bool is_no(Finding finding) {
 }
 
 bool is_open(Finding finding) { return finding == Finding::inconclusive || finding == Finding::untrusted; }
+
+std::string finding_id(const CellFinding& finding) {
+  return id(finding.cell) + (finding.kernel.empty() ? "" : " " + finding.kernel);
+}
 
 bool is_told_by_time(const CellFinding& finding) {
   return (finding.finding == Finding::regressed || finding.finding == Finding::untrusted) &&
@@ -144,7 +148,7 @@ std::vector<std::string> reasons(const CheckResult& result) {
     if (is_no(finding.finding) || is_open(finding.finding) || is_slower_machine(finding)) told.push_back(&finding);
   std::ranges::stable_sort(told, std::greater(), [](const CellFinding* finding) { return severity(*finding); });
   std::vector<std::string> texts;
-  for (const CellFinding* finding : told) texts.push_back(fmt::format("{}: {}", id(finding->cell), finding->reason));
+  for (const CellFinding* finding : told) texts.push_back(fmt::format("{}: {}", finding_id(*finding), finding->reason));
   return texts;
 }
 
@@ -184,7 +188,7 @@ std::string markdown(const CheckResult& result) {
   std::ranges::stable_sort(ordered, std::greater(), [](const CellFinding* finding) { return severity(*finding); });
   for (const CellFinding* one : ordered) {
     const double before = compared_seconds(*one, result);
-    grid.rows.push_back({id(one->cell), before > 0 ? format_time(before) : "",
+    grid.rows.push_back({finding_id(*one), before > 0 ? format_time(before) : "",
                          was_measured(*one) ? format_time(one->now.time.value) : "", change_text(*one),
                          detectable_text(*one), judged_by(*one, result), std::string(name(one->finding))});
   }
@@ -225,7 +229,7 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run) {
   };
   for (const CellFinding& finding : result.findings) {
     const std::string type(name(finding.finding));
-    add(id(finding.cell), finding.seconds,
+    add(finding_id(finding), finding.seconds,
         is_no(finding.finding)                  ? "failure"
         : finding.finding == Finding::untrusted ? "skipped"
         : is_open(finding.finding)              ? open_kind
@@ -244,17 +248,16 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run) {
       counts["error"], counts["skipped"], run.seconds, escaped(run.timestamp), escaped(run.hostname), cases);
 }
 
-Json benchmark_json(const CheckResult& result, const TunedTable& table) {
+Json benchmark_json(const CheckResult& result) {
   Json list = Json::array();
   for (const CellFinding& finding : result.findings) {
     if (finding.rounds == 0 || finding.finding == Finding::untrusted) continue;
-    const Entry* entry = find_entry(table, finding.cell);
-    list.push_back({{"name", id(finding.cell)},
-                    {"unit", "µs"},
-                    {"value", rounded(finding.now.time.value * 1e6)},
-                    {"range", fmt::format("± {:.3g}", half_width(finding.now.time) * 1e6)},
-                    {"extra", fmt::format("{}: {}\n{}", name(finding.finding), change_text(finding),
-                                          entry ? text(entry->candidate) : "")}});
+    list.push_back(
+        {{"name", finding_id(finding)},
+         {"unit", "µs"},
+         {"value", rounded(finding.now.time.value * 1e6)},
+         {"range", fmt::format("± {:.3g}", half_width(finding.now.time) * 1e6)},
+         {"extra", fmt::format("{}: {}\n{}", name(finding.finding), change_text(finding), finding.candidate)}});
   }
   return list;
 }
@@ -266,7 +269,7 @@ std::string annotations(const CheckResult& result) {
          {Finding::wrong_result, Finding::failed, Finding::regressed, Finding::inconclusive, Finding::untrusted})
       for (const CellFinding& finding : result.findings)
         if (finding.finding == one && holds(one))
-          lines += annotation(kind, std::string(name(one)), id(finding.cell) + ": " + finding.reason);
+          lines += annotation(kind, std::string(name(one)), finding_id(finding) + ": " + finding.reason);
   };
   add(is_no, "error");
   if (result.mean && is_no(result.mean->finding)) lines += annotation("error", "geometric mean", mean_text(result));

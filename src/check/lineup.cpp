@@ -115,7 +115,9 @@ Lineup line_up_pair(const Entry& entry, Backend& here, const Against& there) {
     const std::string witness = control && control->name != "default" ? control->name : both.front();
     for (Backend* backend : {&here, there.backend}) add(*backend, witness, {.baseline = witness, .candidate = {}});
   }
-  add(*there.backend, there.name, winner);
+  const auto other = there.winners.find(&entry);
+  add(*there.backend, there.name,
+      other == there.winners.end() ? winner : Contender{.baseline = "", .candidate = other->second});
   return lineup;
 }
 

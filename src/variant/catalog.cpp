@@ -15,7 +15,8 @@ Catalog::Catalog(const std::vector<std::string>& packs) {
   for (const Variant& variant : {simt_variant(), mma_variant(built_in_constants("mma")),
                                  wgmma_variant(built_in_constants("wgmma")), cpu_variant()})
     add(variant);
-  for (const std::string& folder : packs) add(pack_variant(std::make_shared<const Pack>(load_pack(folder))));
+  for (const std::string& folder : packs)
+    for (Pack& pack : load_packs(folder)) add(pack_variant(std::make_shared<const Pack>(std::move(pack))));
 }
 
 VariantPtr with_constants(const JsonAt& json) {

@@ -13,7 +13,8 @@ import xml.etree.ElementTree
 import pytest
 import yaml
 
-from conftest import BINARY, CPU, FEW, PLANTED, SOURCE, validate, wait_until_gone
+from conftest import BINARY, CPU, FEW, LAYER, PLANTED, SOURCE, validate, wait_until_gone
+from test_packs import made_pack
 from test_readme import require_names, require_options
 
 LARGER = [*CPU, "--experts", "4", "--top-k", "2", "--n", "256", "--k", "256", "--set", "threads=1", *FEW]
@@ -136,6 +137,91 @@ def test_a_benchmark_file_without_a_trusted_cell_is_replaced(room):
     room.made_table("moetune-table.json")
     room.write("times.json", "[]\n")
     assert "exists" not in room.run("check", "moetune-table.json", *CPU, "--benchmark", "times.json", "--rounds", "5").stderr
+
+
+# --- two sides of packs ---
+
+H200 = {"MOETUNE_PLANT": "h200:"}
+RACE = ["--device", "cuda", *LAYER, "--tokens", "64"]
+
+
+def raced(room, *options, table=None, code=0):
+    result = room.run("check", *([table] if table else RACE), "--pack", "new", "--against", "old", "--patience", "0s", "-o", "race.json",
+                      *options, env=H200)
+    assert result.returncode == code, result.stdout + result.stderr
+    validate("check", room.path / "race.json")
+    return result, room.json("race.json")["findings"]
+
+
+def test_equal_packs_are_equivalent_and_a_slower_or_wrong_one_is_found(planted):
+    made_pack(planted, "old")
+    made_pack(planted, "new")
+    same, (finding,) = raced(planted)
+    assert finding["finding"] == "equivalent" and finding["change"] == 0 and "both have the same kernels" in same.stderr
+    made_pack(planted, "new", summary="slow:1.1")
+    slow, (finding,) = raced(planted, code=1)
+    assert finding["finding"] == "regressed" and finding["change"] == pytest.approx(0.1, abs=1e-3)
+    assert "regressed: its time differs from that with old by +10.0 %" in " ".join(slow.stderr.split())
+    made_pack(planted, "old", summary="slow:1.3")
+    assert raced(planted)[1][0]["finding"] == "improved"
+    made_pack(planted, "new", summary="wrong")
+    assert raced(planted, code=1)[1][0]["finding"] == "wrong_result"
+
+
+def test_a_table_of_another_build_of_the_pack_gives_the_winners(planted):
+    made_pack(planted, "old", summary="the base")
+    planted.ok("tune", *RACE, "--pack", "old", "--variant", "toy", "-o", "table.json", "-q", env=H200)
+    made_pack(planted, "old", summary="another build")
+    made_pack(planted, "new", summary="slow:1.1")
+    winner = planted.json("table.json")["entries"][0]["candidate"]
+    result, (finding,) = raced(planted, "--device", "cuda", "-v", table="table.json", code=1)
+    assert finding["finding"] == "regressed"
+    assert f"toy block_m={winner['block_m']} fast={winner['fast']}" in " ".join(result.stdout.split())
+
+
+def test_a_kernel_of_one_side_alone_is_named(planted):
+    made_pack(planted, "packs/a"), made_pack(planted, "packs/b", variant="gone")
+    (planted.path / "packs").rename(planted.path / "old")
+    manifest = planted.json("old/a/pack.json")
+    made_pack(planted, "new", candidates=manifest["candidates"][1:])
+    first = manifest["candidates"][0]
+    result, findings = raced(planted, "--junit", "race.xml", code=1)
+    assert f"only in old: gone, toy block_m={first[0]} fast={first[1]}" in " ".join(result.stderr.split())
+    found = {finding["kernel"]: finding for finding in findings}
+    assert found["toy"]["finding"] == "equivalent"
+    assert found["gone"]["finding"] == "failed" and found["gone"]["reason"] == "gone block_m=32 fast=yes is only in old"
+    assert " gone: failed: " in result.stderr and " gone\"" in (planted.path / "race.xml").read_text()
+    (planted.path / "old").rename(planted.path / "swap"), (planted.path / "new").rename(planted.path / "old")
+    (planted.path / "swap").rename(planted.path / "new")
+    found = {finding["kernel"]: finding for finding in raced(planted, code=4)[1]}
+    assert found["gone"]["finding"] == "inconclusive" and found["gone"]["reason"].endswith(" is only in new")
+
+
+def test_two_exports_are_raced_cell_by_cell(planted):
+    if not (exporter := pathlib.Path(BINARY).parent / "export_main").exists():
+        pytest.skip("built without the CUDA toolkit")
+    (planted.path / "old").mkdir()
+    subprocess.run([exporter, planted.path / "old"], check=True)
+    shutil.copytree(planted.path / "old", planted.path / "new")
+    cell = next(cell for cell in planted.json("old/manifest.json")["cells"] if "/fwd/" in cell["id"])
+    asked = cell["asked"]
+    layer = [word for side in ("experts", "top_k", "n", "k") for word in ("--" + side.replace("_", "-"), asked[side])]
+    options = ["--device", "cuda", *layer, "--tokens", cell["tokens"], "--pack", "new", "--against", "old"]
+    result = planted.ok("check", *options, "-v", env=H200)
+    assert f"exported_{cell['kernel'].replace('-', '_')}" in " ".join(result.stdout.split()), result.stdout
+    assert "none is slower than with old" in " ".join(result.stdout.split())
+    missing = planted.error(1, "check", *options[:-6], "--tokens", "77", *options[-4:], env=H200)
+    assert "no kernel of either side" in missing
+
+
+@pytest.mark.parametrize("options, text", [
+    ([], "TABLE is missing"),
+    (["--against", "old"], "TABLE is missing"),
+    (["--pack", "old", "--against", BINARY], "TABLE is missing"),
+])
+def test_without_a_table_both_sides_must_be_packs(planted, options, text):
+    made_pack(planted, "old")
+    assert text in planted.error(2, "check", *RACE, *options, env=H200)
 
 
 # --- formats ---

@@ -13,7 +13,8 @@
 //   gpus:N      the cpu is listed as N GPUs, cuda:0 to cuda:N-1; with unlike: the last is of another model
 //   gone:FILE   the last of these GPUs is lost once FILE is there
 //   exclusive:DIR  one of these GPUs takes one process at a time. DIR is for locks
-//   h200:       every device is an H200 that computes nothing: all is right, and times are a formula
+//   h200:       every device is an H200 that computes nothing: all is right, and times are a formula. The summary of a
+//               pack may hold a fault of its kernels: wrong, or slow:1.10
 //   alone:DIR   nobody else may use one of these GPUs meanwhile: who does so fails to launch. DIR is for locks
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -31,6 +32,7 @@
 #include "base/error.h"
 #include "base/text/units.h"
 #include "cli/app.h"
+#include "variant/pack/pack.h"
 
 namespace moetune {
 namespace {
@@ -190,19 +192,30 @@ class ImaginaryH200 final : public Backend {
   std::vector<CompileResult> compile(const Shape&, std::span<const Candidate> candidates) override {
     return std::vector<CompileResult>(candidates.size());
   }
-  Verdict verify(const Contender&) override { return {.ok = true, .reason = "", .elements = 1}; }
+  Verdict verify(const Contender& contender) override {
+    if (summary_of(contender) == "wrong")
+      return {.ok = false, .reason = "1 of 1 element differs: planted", .elements = 1};
+    return {.ok = true, .reason = "", .elements = 1};
+  }
   Repetition repeat(const Contender&, double) override { return {}; }
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
-    const int64_t block_m = block_m_of(contender.candidate).value();
+    const int64_t block_m = block_m_of(contender.candidate).value_or(64);
     int64_t rows = 0;
     for (const int64_t m : problem_.routing.m_sizes) rows += (m + block_m - 1) / block_m * (block_m + 16);
-    const double wide = std::abs(std::log2(block_n_of(contender.candidate).value() / 64.0));
+    const double wide = std::abs(std::log2(block_n_of(contender.candidate).value_or(64) / 64.0));
     const double stages = find_value(contender.candidate, "num_stages").value_or(0);
-    const double seconds = 1e-8 * static_cast<double>(rows) * (1 + 0.1 * wide + 0.01 * stages);
+    double seconds = 1e-8 * static_cast<double>(rows) * (1 + 0.1 * wide + 0.01 * stages);
+    if (const std::string summary = summary_of(contender); summary.starts_with("slow:"))
+      seconds *= parse_number(summary.substr(5), "slow");
     return std::vector<Block>(static_cast<size_t>(request.blocks), {.seconds = seconds, .launches = 10});
   }
 
  private:
+  static std::string summary_of(const Contender& contender) {
+    const Pack* pack = contender.candidate.variant->pack.get();
+    return pack ? pack->summary : "";
+  }
+
   DeviceInfo device_ = device_of_arch("h200");
   Problem problem_;
 };

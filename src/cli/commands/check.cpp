@@ -18,6 +18,7 @@
 #include "check/judge.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
+#include "cli/options/against.h"
 #include "cli/options/cells.h"
 #include "cli/options/contenders.h"
 #include "cli/options/device_options.h"
@@ -26,6 +27,7 @@
 #include "cli/text/output.h"
 #include "tune/rounds.h"
 #include "variant/catalog.h"
+#include "variant/pack/pack.h"
 
 namespace moetune {
 namespace {
@@ -114,7 +116,7 @@ Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
   add_inputs(files, options.cells, cells);
   if (options.update)
     add_output(files, "TABLE", options.table, Content::table);
-  else
+  else if (!options.table.empty())
     add_input(files, "TABLE", options.table);
   add_input(files, "--against", options.against);
   add_input(files, "--measured", options.device.measured);
@@ -126,10 +128,20 @@ Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
   return files;
 }
 
+// Whether both sides are packs or exports.
+bool races_packs(const CheckOptions& options) {
+  return !options.device.packs.empty() && !options.against.empty() && holds_packs(options.against);
+}
+
+std::string packs_text(const CheckOptions& options) { return fmt::format("{}", fmt::join(options.device.packs, ", ")); }
+
 void require_options(const CheckOptions& options) {
   parse_format(options.outputs.format, kFormatsButCsv);
   request_of(options, DeviceKind::cpu);
   if (!options.against.empty()) require_other(options.against);
+  if (options.table.empty() && !races_packs(options))
+    throw request_error("TABLE is missing: a tuned table to check against",
+                        "only two sides of packs need none: --pack NEW --against OLD and options of cells");
   if (options.update && !options.against.empty())
     throw request_error("--update keeps times of the rivals in the table, which --against does not measure",
                         "leave one of them out");
@@ -158,6 +170,20 @@ Sides open_sides(const CheckOptions& options, const TunedTable& table) {
   sides.there = open_other(options.against, device, *sides.here);
   sides.request.against = Against{sides.there.get(), options.against};
   return sides;
+}
+
+// Matches the kernels of both sides, in entries of the table or in new ones for its cells. Returns the cells, one an
+// entry.
+std::vector<Cell> race_packs(const CheckOptions& options, const Catalog& catalog, TunedTable& table, Sides& sides,
+                             const Invocation& invocation) {
+  const Catalog other({options.against});
+  std::erase_if(table.entries, [](const Entry& entry) { return !entry.skipped.empty(); });
+  const std::string ours = packs_text(options);
+  if (options.table.empty())
+    table = table_of_packs(mapped(table.entries, &Entry::cell), catalog, other, sides.here->device(), table.regime);
+  match_packs(table, catalog, ours, other, *sides.request.against);
+  for (const std::string& alone : only_in_one(catalog, ours, other, options.against)) note(invocation.terminal, alone);
+  return mapped(table.entries, &Entry::cell);
 }
 
 // --update: writes `whole`, the table in the file, with the times of `result`, and warns about cells that keep theirs.
@@ -190,16 +216,23 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   require_options(options);
   std::optional<OutputLock> ours;  // before the table is read, until it is replaced
   if (options.update) ours.emplace(options.table);
-  TunedTable table = read_table(options.table, catalog);
-  const TunedTable whole = table;
-  require_regime_of(table, options);
-  pick_entries(table, options.table, options.cells);
+  TunedTable table;
+  if (options.table.empty()) {
+    table.device.kind = DeviceKind::cuda;  // that packs run on
+    if (!options.regime.empty()) table.regime = parse_regime(options.regime);
+    for (const Cell& cell : make_cells(options.cells)) table.entries.emplace_back().cell = cell;
+  } else {
+    table = read_table(options.table, catalog);
+    require_regime_of(table, options);
+    pick_entries(table, options.table, options.cells);
+  }
   std::vector<Cell> cells;  // that will be measured
   for (const Entry& entry : table.entries)
     if (entry.skipped.empty()) cells.push_back(entry.cell);
   require_problems(cells);
   require_outputs(files_of(options, cells));
-  const Sides sides = open_sides(options, table);
+  Sides sides = open_sides(options, table);
+  if (races_packs(options)) cells = race_packs(options, catalog, table, sides, invocation);
   require_effect(invocation.given, invocation.terminal, &sides.here->device());
   const DeviceLock held = lock(*sides.here, options.device, invocation);
   if (sides.there && !options.quiet)
@@ -210,19 +243,21 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   const auto listen = [&](const CellFinding& finding) {
     found.push_back(finding);
     if (!options.quiet)
-      tell(fmt::format("[{}/{}] {}: {}: {}\n", found.size(), cells.size(), id(finding.cell), name(finding.finding),
+      tell(fmt::format("[{}/{}] {}: {}: {}\n", found.size(), cells.size(), finding_id(finding), name(finding.finding),
                        finding.reason));
   };
   const auto report_all = [&](const CheckResult& result) {
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     CheckContext context{.argv = invocation.argv,
-                         .table_file = options.table,
+                         .table_file = options.table.empty() ? packs_text(options) : options.table,
                          .table = table,
                          .device = sides.here->device(),
                          .environment = sides.here->environment(),
                          .other_environment = sides.there ? sides.there->environment() : Json(),
                          .next = {}};
-    if (result.fault.empty() && !options.update)  // a check that was cut short gives no advice
+    // A check that was cut short gives no advice; a table's commands know nothing of two packs.
+    const bool of_packs = races_packs(options) && exit_code(result) == static_cast<int>(Exit::no);
+    if (result.fault.empty() && !options.update && !of_packs)
       context.next = advice(result, sides.request, invocation.argv, table.tool, commands_for(options, table.regime));
     CheckOutputs outputs = options.outputs;
     outputs.annotate = outputs.annotate || in_github_actions();
@@ -240,18 +275,23 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   result.fault = interruption(stop, result.findings, cells.size());
   report_all(result);
   if (!result.fault.empty()) return Exit::interrupted;
-  if (options.update) return write_updated_table(options, whole, result, run, sides.here->environment(), invocation);
+  if (options.update)
+    return write_updated_table(options, read_table(options.table, catalog), result, run, sides.here->environment(),
+                               invocation);
   return static_cast<Exit>(exit_code(result, run.undecided));
 }
 
 void declare_check(OptionSet& set, CheckOptions& options) {
-  set.argument("TABLE", options.table, "A tuned table");
+  set.argument("TABLE", options.table, "A tuned table; not needed with --pack NEW --against OLD and options of cells",
+               {},
+               /*required=*/false);
   declare(set, options.cells, "Cells to check: those that match all options");
   declare(set, options.device);
   set.value(
       "--against", options.against, "PATH",
-      "Compare with another moetune binary, or with a folder of kernels: both sides run the table's winners in the "
-      "same rounds, and the table's times are not used. Operands take twice the memory");
+      "Compare with another moetune binary, a folder of kernels or, beside --pack, a folder of packs or an export: "
+      "both sides run the table's winners in the same rounds, and the table's times are not used. Operands take twice "
+      "the memory");
   set.value("--threshold", options.threshold, "RATIO", "The smallest slowdown that counts as a regression");
   set.value("--rounds", options.rounds, "N",
             "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive, "
@@ -287,6 +327,7 @@ Command check_command() {
               "  moetune check moetune-table.json\n"
               "  moetune check moetune-table.json --threshold 3% --rounds 30 --junit check.xml\n"
               "  moetune check moetune-table.json --against ../main/build/release/moetune --threshold 2%\n"
+              "  moetune check --pack new/pack --against old/pack --model qwen3-30b-a3b --tokens 16,256,4096\n"
               "  moetune check moetune-table.json --update --reason 'driver 580'",
           .declare = with_options<CheckOptions, declare_check, run_check>};
 }

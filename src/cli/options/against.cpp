@@ -1,14 +1,19 @@
-// Which worker runs the other side of `check --against`, and whether both sides compare.
+// Which worker runs the other side of `check --against`, which kernels of packs stand for one another, and whether
+// both sides compare.
+#include "cli/options/against.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <set>
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "cli/options/device_options.h"
 #include "record/table/mergeable.h"
+#include "variant/pack/pack.h"
 #include "workload/product.h"
 
 namespace moetune {
@@ -22,6 +27,10 @@ bool is_folder(const std::string& path) {
 }
 
 WorkerOptions worker_of(const std::string& path, DeviceOptions device) {
+  if (holds_packs(path)) {
+    device.packs = {path};
+    return worker_options(device);
+  }
   if (is_folder(path)) {
     device.kernels = path;
     return worker_options(device);
@@ -33,12 +42,110 @@ WorkerOptions worker_of(const std::string& path, DeviceOptions device) {
   return worker;
 }
 
+// Hashes of the kernels that are built in and of packs.
 Json kernels_of(Backend& backend) {
-  const Json environment = backend.environment();
-  return environment.contains("identity") ? environment["identity"].value("kernels", Json()) : Json();
+  const Json identity = backend.environment().value("identity", Json::object());
+  if (!identity.contains("kernels") && !identity.contains("packs")) return {};
+  return {identity.value("kernels", Json()), identity.value("packs", Json())};
+}
+
+std::vector<VariantPtr> packed(const Catalog& catalog) {
+  std::vector<VariantPtr> variants = catalog.variants();
+  std::erase_if(variants, [](const VariantPtr& one) { return !one->pack; });
+  return variants;
+}
+
+bool serves(const VariantPtr& variant, const Cell& cell) {
+  return std::ranges::find(variant->pack->cells, id(cell)) != variant->pack->cells.end();
+}
+
+// The exported kernel that serves the entry's cell, else the candidate of a pack with the name and knobs of its winner.
+std::optional<Candidate> winner_in(const Catalog& catalog, const Entry& entry) {
+  for (const VariantPtr& variant : packed(catalog))
+    if (serves(variant, entry.cell)) return Candidate{.variant = variant, .values = variant->pack->fallback};
+  Json json = to_json(entry.candidate);
+  for (const VariantPtr& variant : packed(catalog)) try {
+      if (variant->name != entry.candidate.variant->name) continue;
+      json["pack"] = variant->pack->hash;
+      Candidate candidate = candidate_from_json(JsonAt(json, "the winner"), catalog);
+      if (candidate.retired.empty() && variant->pack->candidates.contains(candidate.values)) return candidate;
+    } catch (const Error&) {  // it has no such knob or word
+    }
+  return std::nullopt;
+}
+
+// "toy", and "toy block_m=16 fast=no" for each candidate of a variant of both.
+std::set<std::string> kernels_in(const Catalog& catalog, const Catalog& other) {
+  std::set<std::string> texts;
+  for (const VariantPtr& variant : packed(catalog)) {
+    texts.insert(variant->name);
+    if (std::ranges::find(other.variants(), variant->name, &Variant::name) == other.variants().end()) continue;
+    for (const auto& [values, binary] : variant->pack->candidates)
+      texts.insert(text(Candidate{.variant = variant, .values = values}));
+  }
+  return texts;
 }
 
 }  // namespace
+
+void match_packs(TunedTable& table, const Catalog& here, const std::string& our_name, const Catalog& there,
+                 Against& against) {
+  for (Entry& entry : table.entries) {
+    const std::optional<Candidate> ours = winner_in(here, entry), theirs = winner_in(there, entry);
+    const std::string kernel = text(entry.candidate);
+    if (ours && theirs)
+      against.winners[&entry] = *theirs;
+    else if (!ours && !theirs)
+      against.lacking[&entry] = {Finding::inconclusive,
+                                 fmt::format("neither {} nor {} has {}", our_name, against.name, kernel)};
+    else
+      against.lacking[&entry] = {ours ? Finding::inconclusive : Finding::failed,
+                                 fmt::format("{} is only in {}", kernel, ours ? our_name : against.name)};
+    if (ours) entry.candidate = *ours;
+  }
+}
+
+TunedTable table_of_packs(const std::vector<Cell>& cells, const Catalog& here, const Catalog& there,
+                          const DeviceInfo& device, Regime regime) {
+  TunedTable table;
+  table.device = device, table.regime = regime;
+  for (const Cell& cell : cells) {
+    const Problem problem = make_problem(cell);
+    std::set<std::string> names;
+    std::string why = "there is no pack";
+    for (const Catalog* catalog : {&here, &there})
+      for (const VariantPtr& variant : packed(*catalog)) {
+        const Candidate candidate = variant->fallback(problem, device);
+        const auto reason = cannot_run(candidate, cell.shape, device);
+        if (reason) why = *reason;
+        if (reason || (!variant->pack->cells.empty() && !serves(variant, cell)) || !names.insert(variant->name).second)
+          continue;
+        Entry& entry = table.entries.emplace_back();
+        entry.cell = cell, entry.candidate = candidate, entry.m_sizes = problem.routing.m_sizes;
+      }
+    if (names.empty()) throw Error(Exit::no, fmt::format("{}: no kernel of either side: {}", id(cell), why));
+  }
+  return table;
+}
+
+std::vector<std::string> only_in_one(const Catalog& here, const std::string& our_name, const Catalog& there,
+                                     const std::string& their_name) {
+  constexpr size_t kMost = 4;
+  const std::set<std::string> ours = kernels_in(here, there), theirs = kernels_in(there, here);
+  std::vector<std::string> sentences;
+  const auto add = [&](const std::set<std::string>& all, const std::set<std::string>& others, const std::string& name) {
+    std::vector<std::string> alone;
+    std::ranges::set_difference(all, others, std::back_inserter(alone));
+    if (alone.empty()) return;
+    const size_t more = alone.size() - std::min(alone.size(), kMost);
+    alone.resize(alone.size() - more);
+    sentences.push_back(fmt::format("only in {}: {}{}", name, fmt::join(alone, ", "),
+                                    more > 0 ? fmt::format(" and {} more", more) : ""));
+  };
+  add(ours, theirs, our_name);
+  add(theirs, ours, their_name);
+  return sentences;
+}
 
 void require_other(const std::string& path) {
   std::error_code error;

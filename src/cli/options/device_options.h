@@ -58,17 +58,6 @@ struct Sharing {
 std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed,
                                                    const Sharing& sharing = {});
 
-/// The other program of `check --against`: Exit::request unless `path` is a folder, of kernels, or a file that can be
-/// run. open_other opens the same device again: with the kernels of a folder, or in a worker of another moetune binary.
-/// `here` is this program's. Exit::request for a folder where the device is a cpu, whose code is in the binary;
-/// Exit::machine where the file is not a moetune that this program can talk to, or opens another device.
-void require_other(const std::string& path);
-std::unique_ptr<Backend> open_other(const std::string& path, const DeviceOptions& options, const Backend& here);
-
-/// What a user should know before both run: how much memory the operands of the largest cell take twice, and whether
-/// both have the same kernels.
-std::string about_both(const std::string& path, Backend& here, Backend& there, const std::vector<Cell>& cells);
-
 /// No other moetune uses the device while this lives. Errors as of lock_device.
 DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation);
 

@@ -185,8 +185,9 @@ void OptionSet::list(const std::string& names, std::vector<std::string>& values,
       std::move(words);
 }
 
-void OptionSet::argument(const std::string& name, std::string& value, const std::string& help, WordSource words) {
-  words_[app_.add_option(name, value, help)->type_name("")->required()] = std::move(words);
+void OptionSet::argument(const std::string& name, std::string& value, const std::string& help, WordSource words,
+                         bool required) {
+  words_[app_.add_option(name, value, help)->type_name("")->required(required)] = std::move(words);
 }
 
 void OptionSet::arguments(const std::string& name, std::vector<std::string>& values, const std::string& help) {

@@ -55,7 +55,8 @@ class OptionSet {
   /// As often as wanted, one value each time.
   void list(const std::string& names, std::vector<std::string>& values, const std::string& placeholder,
             const std::string& help, WordSource words = {});
-  void argument(const std::string& name, std::string& value, const std::string& help, WordSource words = {});
+  void argument(const std::string& name, std::string& value, const std::string& help, WordSource words = {},
+                bool required = true);
   void arguments(const std::string& name, std::vector<std::string>& values, const std::string& help);
 
  private:

@@ -25,7 +25,9 @@ void add_change(Json& json, const std::string& name, const Estimate& change) {
 }
 
 Json to_json(const CellFinding& finding, bool paired) {
-  Json json = {{"cell", to_json(finding.cell)}, {"finding", name(finding.finding)}, {"reason", finding.reason}};
+  Json json = {{"cell", to_json(finding.cell)}};
+  if (!finding.kernel.empty()) json["kernel"] = finding.kernel;
+  json["finding"] = name(finding.finding), json["reason"] = finding.reason;
   if (finding.rounds == 0) return json;
   json["control"] = finding.control;
   add_change(json, "change", finding.change);
@@ -87,17 +89,15 @@ void append_step_summary(const std::string& text, const Terminal& terminal) {
     warn(terminal, fmt::format("{}: the step summary cannot be written", path));
 }
 
-std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& result, const TunedTable& table,
-                                bool verbose) {
+std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& result, bool named, bool verbose) {
   const double before = compared_seconds(finding, result);
   std::vector<std::string> row = {before > 0 ? format_time(before) : "",
                                   finding.rounds > 0 ? format_time(finding.now.time.value) : "", change_text(finding),
                                   detectable_text(finding)};
+  if (named) row.insert(row.begin(), finding.kernel);
   if (verbose) row.push_back(judged_by(finding, result));
   row.push_back(fmt::format("{}{}", name(finding.finding), is_told_by_time(finding) ? ", by time" : ""));
-  if (!verbose) return row;
-  const Entry* entry = find_entry(table, finding.cell);
-  row.push_back(entry ? text(entry->candidate) : "");
+  if (verbose) row.push_back(finding.candidate);
   return row;
 }
 
@@ -162,14 +162,17 @@ std::string tune_again(const Json& tool) {
 
 }  // namespace
 
-std::string findings_text(const CheckResult& result, const TunedTable& table, const Terminal& terminal, bool verbose) {
+std::string findings_text(const CheckResult& result, const Terminal& terminal, bool verbose) {
+  const bool named = std::ranges::any_of(result.findings, [](const auto& one) { return !one.kernel.empty(); });
   std::vector<HeadedTable> tables;
   for (const auto& layer : by_layer(result.findings)) {
-    Grid grid = cell_grid({{"before", true}, {"now", true}, {"change", true}, {"finds", true}});
+    std::vector<Column> columns = {{"before", true}, {"now", true}, {"change", true}, {"finds", true}};
+    if (named) columns.insert(columns.begin(), {"kernel"});
+    Grid grid = cell_grid(columns);
     if (verbose) grid.columns.push_back({"by"});
     grid.columns.push_back({"verdict"});
     if (verbose) grid.columns.push_back({"winner"});
-    for (const CellFinding* one : layer) add_row(grid, one->cell, row_of(*one, result, table, verbose));
+    for (const CellFinding* one : layer) add_row(grid, one->cell, row_of(*one, result, named, verbose));
     tables.push_back({{title(layer[0]->cell.shape)}, std::move(grid)});
   }
   const int columns = table_columns(Format::text, terminal, verbose);
@@ -192,14 +195,14 @@ void report(const CheckResult& result, const CheckRun& run, const CheckContext& 
                    if (outputs.format == "json") print(json);
                    if (outputs.format == "markdown") print(summary);
                    if (outputs.format == "text")
-                     print(findings_text(result, context.table, terminal, outputs.verbose) +
+                     print(findings_text(result, terminal, outputs.verbose) +
                            (context.next.empty() ? "" : "\n" + context.next + "\n"));
                    if (outputs.annotate) tell(annotations(result));
                  },
                  [&] { write_named(outputs.output, json); },
                  [&] { write_named(outputs.junit, junit_xml(result, run)); },
                  [&] { write_named(outputs.markdown, summary); },
-                 [&] { write_named(outputs.benchmark, pretty_json(benchmark_json(result, context.table))); },
+                 [&] { write_named(outputs.benchmark, pretty_json(benchmark_json(result))); },
                  [&] { append_step_summary(summary, terminal); }});
 }
 

@@ -28,8 +28,8 @@ struct CheckContext {
 };
 
 /// Tables by layer, the reasons of findings that are not good, and the answer in a sentence, last. `verbose` tells what
-/// each change is measured by and all knobs of the winners, which are those of `table`.
-std::string findings_text(const CheckResult& result, const TunedTable& table, const Terminal& terminal, bool verbose);
+/// each change is measured by and all knobs of the winners.
+std::string findings_text(const CheckResult& result, const Terminal& terminal, bool verbose);
 
 /// Writes everything that was asked for, standard output first: it needs no disk. An output that fails doesn't prevent
 /// the others; errors as of write_outputs. GITHUB_STEP_SUMMARY gets the Markdown; that it cannot be written is a
@@ -48,9 +48,9 @@ struct TableCommands {
 constexpr int kMostRounds = 10000;  // that --rounds takes
 
 /// A line that begins with "Next"; "" where all is well or nothing helps. After a wrong result it is `commands.verify`,
-/// after a regression `commands.bench`, for that cell. Where nothing was decided it is the user's own command line `argv` with more
-/// rounds, if those may help; else the command that made the table, which stands in the table's `tool`; else `argv`
-/// again.
+/// after a regression `commands.bench`, for that cell. Where nothing was decided it is the user's own command line
+/// `argv` with more rounds, if those may help; else the command that made the table, which stands in the table's
+/// `tool`; else `argv` again.
 std::string advice(const CheckResult& result, const CheckRequest& request, const std::vector<std::string>& argv,
                    const Json& tool, const TableCommands& commands);
 

@@ -3,18 +3,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
+#include "runtime/manifest.h"
 #include "runtime/sha256.h"
 
 namespace moetune {
 namespace {
 
-constexpr const char* kManifest = "pack.json";
+constexpr const char *kManifest = "pack.json", *kExport = "manifest.json";
 constexpr size_t kHashDigits = 12;
 
 int number_of(const std::string& arch) { return std::stoi(arch.substr(3)); }
@@ -27,6 +29,8 @@ bool runs_on(const std::string& arch, bool ptx, int capability) {
   return number <= capability && (ptx || number / 10 == capability / 10);
 }
 
+std::string short_hash(const std::string& text) { return Hash().add(text).hex().substr(0, kHashDigits); }
+
 // The pack of a manifest, whose files are there.
 Pack whole_pack(const JsonAt& json, const std::filesystem::path& folder) {
   Pack pack = pack_from_json(json);
@@ -35,7 +39,59 @@ Pack whole_pack(const JsonAt& json, const std::filesystem::path& folder) {
   return pack;
 }
 
+bool takes_second_pass(const JsonAt& kernel) {
+  return std::ranges::any_of(kernel["buffers"].value(), [](const Json& buffer) { return buffer["name"] == "sums"; });
+}
+
+std::vector<Pack> exported_packs(const std::filesystem::path& folder) {
+  const Json manifest = read_manifest(folder);
+  const JsonAt root(manifest, (folder / kExport).string());
+  require_manifest(root);
+  std::vector<Pack> packs;
+  each(root["kernels"], [&](const JsonAt& kernel) {
+    if (takes_second_pass(kernel)) return;
+    const Json json = pack_of_exported(kernel, root["files"]);
+    Pack& pack = packs.emplace_back(whole_pack(JsonAt(json, kernel.where()), folder));
+    pack.hash = short_hash(json.dump());
+    each(root["cells"], [&](const JsonAt& cell) {
+      if (cell["kernel"].string() == kernel["name"].string()) pack.cells.push_back(cell["id"].string());
+    });
+  });
+  return packs;
+}
+
+bool has_manifest(const std::filesystem::path& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder / kManifest, error) || std::filesystem::exists(folder / kExport, error);
+}
+
+// The folder, or its subfolders, in the order of their names.
+std::vector<std::filesystem::path> pack_folders(const std::filesystem::path& folder) {
+  if (has_manifest(folder)) return {folder};
+  std::vector<std::filesystem::path> inside;
+  std::error_code error;
+  for (const auto& one : std::filesystem::directory_iterator(folder, error))
+    if (has_manifest(one.path())) inside.push_back(one.path());
+  std::ranges::sort(inside);
+  return inside;
+}
+
 }  // namespace
+
+bool holds_packs(const std::filesystem::path& folder) { return !pack_folders(folder).empty(); }
+
+std::vector<Pack> load_packs(const std::filesystem::path& folder) {
+  std::vector<Pack> packs;
+  for (const std::filesystem::path& one : pack_folders(folder)) {
+    std::error_code error;
+    if (std::filesystem::exists(one / kManifest, error))
+      packs.push_back(load_pack(one));
+    else
+      std::ranges::move(exported_packs(one), std::back_inserter(packs));
+  }
+  if (packs.empty()) packs.push_back(load_pack(folder));  // which says what is missing
+  return packs;
+}
 
 Pack load_pack(const std::filesystem::path& folder) {
   std::error_code error;
@@ -46,7 +102,7 @@ Pack load_pack(const std::filesystem::path& folder) {
   const std::string text = read_text(path);
   const Json json = parse_json(text, path.string());
   Pack pack = whole_pack(JsonAt(json, path.string()), folder);
-  pack.hash = Hash().add(text).hex().substr(0, kHashDigits);
+  pack.hash = short_hash(text);
   return pack;
 }
 

@@ -61,6 +61,7 @@ struct Pack {
   std::vector<PackBinary> binaries;
   std::map<std::vector<int>, std::vector<size_t>> candidates;  // values of the knobs -> binary of each computation
   Json operands, buffers, launches;                            // as in pack.json, checked
+  std::vector<std::string> cells = {};                         // ids of those that an exported kernel serves
 };
 
 /// The manifest of a pack. Throws Exit::request, with the place, for one that cannot be launched. Looks at no other
@@ -70,6 +71,17 @@ Pack pack_from_json(const JsonAt& json);
 /// Reads DIR/pack.json, and all files that it names: Exit::request for one that is missing or differs from the
 /// manifest.
 Pack load_pack(const std::filesystem::path& folder);
+
+/// Whether a folder holds a pack.json, an export's manifest.json, or subfolders that do.
+bool holds_packs(const std::filesystem::path& folder);
+
+/// All of them: each kernel of an export is a pack with one candidate, whose knobs are the exported winner's. Kernels
+/// that sum slots or give the weights' gradient in a second pass are left out. Errors as of load_pack and
+/// read_manifest.
+std::vector<Pack> load_packs(const std::filesystem::path& folder);
+
+/// The manifest of a pack with this kernel of an export alone. `files` describes the export's cubins.
+Json pack_of_exported(const JsonAt& kernel, const JsonAt& files);
 
 /// Throws Exit::request, as load_pack does, for a file beside a manifest that is missing or differs from it.
 void require_files_of_pack(const JsonAt& json, const std::filesystem::path& manifest);

@@ -210,6 +210,50 @@ void require_launches(const JsonAt& launches, const LaunchNames& names, const Js
 
 }  // namespace
 
+Json pack_of_exported(const JsonAt& kernel, const JsonAt& files) {
+  Shape shape;
+  shape.layer = small_layer(kernel["dtype"].string());
+  shape.op = parse_op(kernel["op"].string());
+  shape.fusion = parse_fusion(kernel["fusion"]);
+  Json launches = kernel["launches"].value(), used = Json::object();
+  for (const Json& launch : launches)
+    if (launch.contains("cubin"))
+      for (const Json& file : launch["cubin"]) used[file.get<std::string>()] = files[file.get<std::string>()].value();
+  Json& own = launches.at(0);
+  const Json binary = {{"files", own["cubin"]},
+                       {"entry", own["entry"]},
+                       {"threads", own["threads"]},
+                       {"shared_bytes", own["shared_bytes"]},
+                       {"cluster", own["cluster"]}};
+  own["cubin"] = "candidate";
+  Json knobs = Json::array(), values = Json::array();
+  for (const auto& [name, value] : kernel["candidate"].value().items()) {
+    if (name == "variant") continue;
+    knobs.push_back({{"name", name}, {"help", "compiled in"}, {"values", {value}}, {"default", value}});
+    values.push_back(value);
+  }
+  values.push_back(0);
+  std::string variant = "exported_" + kernel["name"].string();
+  std::ranges::replace(variant, '-', '_');
+  const std::string experts = std::to_string(kernel["experts"].integer());
+  return {{"schema", "moetune.pack/1"},
+          {"variant", variant},
+          {"summary", "a kernel of an export"},
+          {"knobs", knobs},
+          {"computes",
+           {{{"op", name(shape.op)},
+             {"dtype", kernel["dtype"].value()},
+             {"fusion", text(shape.fusion)},
+             {"weighting", name(product_of(shape).weighting)}}}},
+          {"rules", {{{"zero", "experts - " + experts}, {"reason", "it was compiled for " + experts + " experts"}}}},
+          {"files", used},
+          {"binaries", {binary}},
+          {"candidates", {values}},
+          {"operands", kernel["operands"].value()},
+          {"buffers", kernel["buffers"].value()},
+          {"launches", launches}};
+}
+
 bool is_timed(const JsonAt& launch) { return !launch.has("timed") || launch["timed"].boolean(); }
 
 Pack pack_from_json(const JsonAt& json) {

@@ -20,9 +20,9 @@ PackStep kernel_of(const JsonAt& launch, const Pack& pack, const PackBinary& bin
     step.entry = launch["entry"].string(), step.threads = static_cast<int>(launch["threads"].integer());
     step.cluster = static_cast<int>(launch["cluster"].integer());
     step.shared_bytes = launch["shared_bytes"].integer();
-    if (launch.has("most_per_processor"))
-      step.most_per_processor = static_cast<int>(launch["most_per_processor"].integer());
   }
+  if (launch.has("most_per_processor"))
+    step.most_per_processor = static_cast<int>(launch["most_per_processor"].integer());
   const std::string* file = file_for(pack, files, capability);
   if (!file)
     throw request_error(fmt::format("the pack has no file with '{}' for compute capability {}.{}", step.entry,
