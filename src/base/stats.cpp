@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "base/random.h"
 
@@ -22,6 +23,14 @@ double quantile_of_sorted(std::span<const double> values, double q) {
   const size_t below = static_cast<size_t>(at);
   const size_t above = std::min(below + 1, values.size() - 1);
   return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+// The sum of absolute deviations from the median.
+double deviations(std::span<const double> samples) {
+  const double middle = median(samples);
+  double sum = 0;
+  for (const double sample : samples) sum += std::abs(sample - middle);
+  return sum;
 }
 
 }  // namespace
@@ -85,6 +94,30 @@ bool has_settled(std::span<const double> series, size_t window, double tolerance
   const double last = median(series.last(window));
   const double before = median(series.last(2 * window).first(window));
   return std::abs(last - before) <= tolerance * std::max(std::abs(last), std::abs(before));
+}
+
+double noise_of(std::span<const double> series, double least) {
+  std::vector<double> steps;
+  for (size_t i = 1; i < series.size(); ++i) steps.push_back(std::abs(series[i] - series[i - 1]));
+  return steps.empty() ? least : std::max(least, median(steps) / (0.6745 * std::sqrt(2.0)));
+}
+
+std::vector<size_t> change_points(std::span<const double> series, double noise) {
+  constexpr size_t kFewest = 3;  // samples of a level
+  constexpr double kSure = 5;
+  double least = std::numeric_limits<double>::infinity(), step = 0;
+  size_t split = 0;
+  for (size_t left = kFewest; left + kFewest <= series.size(); ++left) {
+    const std::span<const double> before = series.first(left), after = series.subspan(left);
+    const double rest = deviations(before) + deviations(after), its_step = std::abs(median(before) - median(after));
+    if (rest < least || (rest == least && its_step > step)) least = rest, step = its_step, split = left;
+  }
+  const auto left = static_cast<double>(split), right = static_cast<double>(series.size()) - left;
+  if (split == 0 || step * std::sqrt(2 / std::numbers::pi * left * right / (left + right)) <= kSure * noise) return {};
+  std::vector<size_t> points = change_points(series.first(split), noise);
+  points.push_back(split);
+  for (const size_t later : change_points(series.subspan(split), noise)) points.push_back(split + later);
+  return points;
 }
 
 double half_width(const Estimate& estimate) { return (estimate.high - estimate.low) / 2; }

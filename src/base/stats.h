@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace moetune {
 
@@ -36,6 +37,17 @@ Estimate bootstrap_median(std::span<const double> samples, double confidence = 0
 /// Whether a series has settled: it fills two windows, and the medians of its last two differ by at most
 /// `tolerance` times the larger.
 bool has_settled(std::span<const double> series, size_t window, double tolerance);
+
+/// The standard deviation of a series around its level, from the median step between neighbours, which changes of the
+/// level hardly touch: median(|x[i] - x[i-1]|) / (0.6745 sqrt(2)); at least `least`.
+double noise_of(std::span<const double> series, double least);
+
+/// Places where the level of a series changes, in order: the first sample of each new level. Binary segmentation (Scott
+/// and Knott, Biometrics 1974; Vostrikova, Soviet Math. Dokl. 1981): the split that leaves the least sum of absolute
+/// deviations from two medians is a change if the CUSUM statistic (Page, Biometrika 1954) of these medians,
+/// |left - right| sqrt(2 / pi) sqrt(l r / (l + r)) / noise for l and r samples, is above 5; both sides are then split
+/// again. Medians keep single outliers from counting. A level has three samples or more.
+std::vector<size_t> change_points(std::span<const double> series, double noise);
 
 /// Half the width of the interval; and of its logarithm: 0.01 means about 1 % to either side, infinite where there is
 /// no logarithm.

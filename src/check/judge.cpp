@@ -15,8 +15,6 @@
 namespace moetune {
 namespace {
 
-constexpr double kFalseDiscoveries = 0.05;  // among the cells that are called changed
-
 struct CellCheck {
   const Entry* entry = nullptr;
   CellFinding finding = {};

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "record/comparison.h"
+#include "record/history.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -61,6 +63,7 @@ struct CheckResult {
   double threshold = 0.05;
   std::string against = {};  // the other program; empty: the table
   std::string fault = {};    // what ended the check before its last cell
+  bool same_rounds = true;   // as those of `against`; false: its times were measured before
 };
 
 /// The id of its cell, and which kernel.
@@ -129,6 +132,13 @@ void require_comparable(const TunedTable& table, const DeviceInfo& device);
 CheckResult check(const TunedTable& table, Backend& backend, const CheckRequest& request,
                   const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop);
 
+/// Judges other libraries' times beside those of a file called `name`, which were measured before: the change of each
+/// peer's median in each cell, beyond that of moetune-export where both have it, because its kernels don't change. The
+/// intervals count as independent ones, and one of the change itself must show a regression in both `now` and `again`,
+/// a second measurement, if there is one. Peers that `now` lacks have failed; those that it has alone are not judged.
+CheckResult check_peers(const Peers& before, const Peers& now, const Peers* again, const std::string& name,
+                        double threshold);
+
 /// What an inconclusive or untrusted finding counts as.
 enum class Undecided { fail, pass };
 
@@ -173,6 +183,7 @@ struct CheckRun {
   std::string hostname;
   double seconds = 0;
   Undecided undecided = Undecided::fail;
+  std::string commit = {}, device = {}, regime = {};  // for the history
 };
 
 /// One test case per cell: failures are findings of exit code 1, errors those of exit code 4, which are skipped cases
@@ -184,6 +195,9 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run);
 /// "value", "range": "± 1.2", "extra": the verdict, the change and the candidate}]. Cells that were not measured are
 /// not there.
 Json benchmark_json(const CheckResult& result);
+
+/// The run as a line of a history: device and regime are those of the check.
+HistoryRun history_run(const CheckResult& result, const CheckRun& run);
 
 /// One line for each finding that is not good, wrong results first, as GitHub Actions shows beside a commit:
 /// "::error title=...::" for what makes exit code 1 and for a fault, "::warning title=...::" for what is undecided.

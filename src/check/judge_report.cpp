@@ -206,7 +206,7 @@ std::string markdown(const CheckResult& result) {
           ? "\nBefore is the table's time, scaled by how much longer the control named under 'by' takes now; 'time': "
             "it is not scaled."
           : "\nThe change is that of the time here to the time with " + markdown_text(result.against) +
-                ", measured in the same rounds.";
+                (result.same_rounds ? ", measured in the same rounds." : ", measured then.");
   text += " A slowdown of the size under 'finds' would have been found with a chance of 95 %.\n";
   if (const std::string mean = mean_text(result); !mean.empty()) text += mean + "\n";
   return text + markdown_text(sentence(result)) + "\n" + cut_short(result.fault);
@@ -260,6 +260,19 @@ Json benchmark_json(const CheckResult& result) {
          {"extra", fmt::format("{}: {}\n{}", name(finding.finding), change_text(finding), finding.candidate)}});
   }
   return list;
+}
+
+HistoryRun history_run(const CheckResult& result, const CheckRun& run) {
+  HistoryRun line{
+      .date = run.timestamp, .commit = run.commit, .device = run.device, .regime = run.regime, .points = {}};
+  for (const CellFinding& finding : result.findings)
+    if (was_measured(finding))
+      line.points.push_back({.name = finding_id(finding),
+                             .finding = std::string(name(finding.finding)),
+                             .time = finding.now.time,
+                             .control = finding.control,
+                             .control_seconds = finding.control_now_seconds});
+  return line;
 }
 
 std::string annotations(const CheckResult& result) {

@@ -47,6 +47,8 @@ CellFinding ended(const CellFinding& finding, const Lineup& lineup, const Conten
 
 CellFinding settled(CellFinding finding, Finding what, std::string reason, Remedy remedy = Remedy::none);
 
+constexpr double kFalseDiscoveries = 0.05;  // among the cells that are called changed
+
 struct Limits {
   double threshold = 0;  // in the logarithm
   double patience = 0;   // seconds

@@ -96,6 +96,7 @@ Json to_json(const Comparison& comparison) {
 Peers peers_from_json(const JsonAt& json) {
   require_schema(json, "peers");
   Peers peers{.device = json["environment"]["device"].string(), .times = {}};
+  peers.environment = json["environment"].value();
   if (json.has("regime")) peers.regime = parse_regime(json["regime"].string());
   each(json["entries"], [&](const JsonAt& entry) {
     const std::string cell = entry["id"].string(), peer = entry["peer"].string();
@@ -103,6 +104,7 @@ Peers peers_from_json(const JsonAt& json) {
     if (std::ranges::find(times, peer, &PeerTime::peer) != times.end())
       entry.fail(fmt::format("{} appears twice in {}", peer, cell));
     times.push_back({peer, measurement_from_json(entry)});
+    peers.cells.emplace(cell, cell_from_json(entry["cell"]));
   });
   return peers;
 }

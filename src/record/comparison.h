@@ -24,6 +24,8 @@ struct Peers {
   std::string device;  // its name
   Regime regime = Regime::burst;
   std::map<std::string, std::vector<PeerTime>> times;  // by the id of the cell, in the order of the file
+  std::map<std::string, Cell> cells = {};              // by their ids
+  Json environment = {};                               // device and versions
 
   std::span<const PeerTime> of(const std::string& cell) const;  // empty where it has none
 };

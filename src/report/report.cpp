@@ -19,13 +19,19 @@ constexpr size_t kLargePage = 2'000'000, kSmallSection = 20'000;  // bytes; the 
 constexpr int kShortText = 24, kLongText = 64;  // a longer text makes its column wider, on narrow screens or everywhere
 
 std::vector<ReportSection> sections_of(const ReportInput& input) {
-  return {summary_section(input), results_section(input), roofline_section(input),
-          routing_section(input), block_section(input),   knob_section(input),
-          search_section(input),  failure_section(input), clock_section(input)};
+  std::vector<ReportSection> sections;
+  if (input.table)
+    sections = {summary_section(input), results_section(input), roofline_section(input),
+                routing_section(input), block_section(input),   knob_section(input),
+                search_section(input),  failure_section(input), clock_section(input)};
+  if (input.history) sections.push_back(history_section(input));
+  return sections;
 }
 
 std::string title_of(const ReportInput& input) {
-  return fmt::format("moetune report: {} ({})", input.table->device.name, name(input.table->regime));
+  if (input.table) return fmt::format("moetune report: {} ({})", input.table->device.name, name(input.table->regime));
+  const HistoryRun& last = input.history->back();
+  return fmt::format("moetune report: {} ({})", last.device, last.regime);
 }
 
 // Without columns that are empty in every row.

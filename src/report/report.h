@@ -1,8 +1,9 @@
-// A page for people about a tuned table, its journal and the times of other libraries.
+// A page for people about a tuned table, its journal, the times of other libraries and past checks.
 #pragma once
 #include <string>
 
 #include "record/comparison.h"
+#include "record/history.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"
 #include "variant/catalog.h"
@@ -10,10 +11,11 @@
 namespace moetune {
 
 struct ReportInput {
-  const Catalog* catalog = nullptr;  // that the table was read with
-  const TunedTable* table = nullptr;
-  const JournalContents* journal = nullptr;  // of the run that made the table; null = none
-  const Peers* peers = nullptr;              // measured on the table's device in its regime; null = none
+  const Catalog* catalog = nullptr;                  // that the table was read with
+  const TunedTable* table = nullptr;                 // null: a page of the history alone
+  const JournalContents* journal = nullptr;          // of the run that made the table; null = none
+  const Peers* peers = nullptr;                      // measured on the table's device in its regime; null = none
+  const std::vector<HistoryRun>* history = nullptr;  // null = none
 };
 
 /// One HTML page that needs no other file: style sheet, charts and a script that sorts tables are inside. All text from

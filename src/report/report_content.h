@@ -91,6 +91,7 @@ ReportSection knob_section(const ReportInput& input);
 ReportSection search_section(const ReportInput& input);
 ReportSection failure_section(const ReportInput& input);
 ReportSection clock_section(const ReportInput& input);
+ReportSection history_section(const ReportInput& input);
 
 /// "zipf:1, seed 3"; a seed of 0 is left out.
 std::string routing_title(const Cell& cell);

@@ -133,6 +133,7 @@ std::string some_of(const std::vector<std::string>& all) {
 }  // namespace
 
 ReportPart opening(const ReportInput& input) {
+  if (!input.table) return {};
   const TunedTable& table = *input.table;
   Entries won, trusted;
   std::vector<std::string> models, ops, beaten, facts, names = {kWinner};

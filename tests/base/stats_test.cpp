@@ -113,5 +113,32 @@ TEST(LogHalfWidth, IsTheRelativeUncertainty) {
   EXPECT_TRUE(std::isinf(log_half_width({1, std::nan(""), 1})));
 }
 
+// 5 standard deviations are found where they begin, and nothing in noise alone: 300 series of 30.
+TEST(ChangePoints, AreFoundInNoiseAndNotMadeOfIt) {
+  Random random(7);
+  int alarms = 0, found = 0;
+  for (int series = 0; series < 300; ++series) {
+    std::vector<double> quiet;
+    for (int i = 0; i < 30; ++i) quiet.push_back(random.normal());
+    std::vector<double> stepped = quiet;
+    for (size_t i = 18; i < stepped.size(); ++i) stepped[i] += 5;
+    alarms += change_points(quiet, noise_of(quiet, 0)).empty() ? 0 : 1;
+    const std::vector<size_t> points = change_points(stepped, noise_of(stepped, 0));
+    found += points.size() == 1 && points[0] >= 17 && points[0] <= 19 ? 1 : 0;
+  }
+  EXPECT_LE(alarms, 6);
+  EXPECT_GE(found, 270);
+}
+
+TEST(ChangePoints, OfLevelsOutliersAndShortSeries) {
+  const std::vector<double> levels = {1, 1, 1, 1, 2, 2, 2, 1, 1, 1};
+  EXPECT_EQ(change_points(levels, 0.01), (std::vector<size_t>{4, 7}));
+  EXPECT_TRUE(change_points(std::vector<double>{1, 1, 1, 9, 1, 1, 1}, 0.01).empty());
+  EXPECT_TRUE(change_points(std::vector<double>{1, 1, 2, 2, 2}, 0.01).empty());  // no level of three before it
+  EXPECT_TRUE(change_points({}, 0.01).empty());
+  EXPECT_EQ(noise_of(std::vector<double>{3}, 0.25), 0.25);
+  EXPECT_NEAR(noise_of(levels, 0.1), 0.1, 0);
+}
+
 }  // namespace
 }  // namespace moetune

@@ -145,12 +145,16 @@ H200 = {"MOETUNE_PLANT": "h200:"}
 RACE = ["--device", "cuda", *LAYER, "--tokens", "64"]
 
 
+def findings_in(room, file):
+    validate("check", room.path / file)
+    return room.json(file)["findings"]
+
+
 def raced(room, *options, table=None, code=0):
     result = room.run("check", *([table] if table else RACE), "--pack", "new", "--against", "old", "--patience", "0s", "-o", "race.json",
                       *options, env=H200)
     assert result.returncode == code, result.stdout + result.stderr
-    validate("check", room.path / "race.json")
-    return result, room.json("race.json")["findings"]
+    return result, findings_in(room, "race.json")
 
 
 def test_equal_packs_are_equivalent_and_a_slower_or_wrong_one_is_found(planted):
@@ -195,6 +199,7 @@ def test_a_kernel_of_one_side_alone_is_named(planted):
     (planted.path / "swap").rename(planted.path / "new")
     found = {finding["kernel"]: finding for finding in raced(planted, code=4)[1]}
     assert found["gone"]["finding"] == "inconclusive" and found["gone"]["reason"].endswith(" is only in new")
+    assert [finding["finding"] for finding in raced(planted, "--filter", " toy ")[1]] == ["equivalent"]
 
 
 def test_two_exports_are_raced_cell_by_cell(planted):
@@ -214,14 +219,121 @@ def test_two_exports_are_raced_cell_by_cell(planted):
     assert "no kernel of either side" in missing
 
 
+def test_a_history_names_what_crept_in_below_the_threshold(planted):
+    made_pack(planted, "old"), made_pack(planted, "new")
+    for commit in ("a1", "a2", "a3", "a4"):
+        quiet, _ = raced(planted, "--history", "past.jsonl", "--commit", commit)
+    assert "since" not in quiet.stderr
+    made_pack(planted, "old", summary="slow:1.03"), made_pack(planted, "new", summary="slow:1.03")
+    for commit in ("b1", "b2", "b3"):
+        crept, (finding,) = raced(planted, "--history", "past.jsonl", "--commit", commit)
+        assert finding["finding"] == "equivalent"
+    assert re.search(r"past.jsonl: custom/up/fwd/bf16/t64/uniform/e4/top2/n64/k64: \+3.0 % since \S+, commit b1",
+                     " ".join(crept.stderr.split()))
+    lines = (planted.path / "past.jsonl").read_text().splitlines()
+    assert [json.loads(line)["commit"] for line in lines] == ["a1", "a2", "a3", "a4", "b1", "b2", "b3"]
+    for line in lines:
+        validate("history", text=line)
+    assert "history" in planted.ok("validate", "past.jsonl").stdout
+    page = planted.ok("report", "--history", "past.jsonl", "--format", "markdown", "-o", "-").stdout
+    assert re.search(r"\| +7 \|.*\+3.0 % since .*commit b1", page), page
+    planted.ok("report", "--history", "past.jsonl")
+    html = (planted.path / "past.jsonl.html").read_text()
+    assert html.count("<title>") >= 7 and "times of custom/up/fwd" in html and "noise band" in html
+    planted.write("past.jsonl", "{}\n")
+    assert "is not a history of moetune check" in raced(planted, "--history", "past.jsonl", code=2)[0].stderr
+
+
 @pytest.mark.parametrize("options, text", [
-    ([], "TABLE is missing"),
-    (["--against", "old"], "TABLE is missing"),
-    (["--pack", "old", "--against", BINARY], "TABLE is missing"),
+    ([], "TABLE is required"),
+    (["--against", "old"], "TABLE is required"),
+    (["--pack", "old", "--against", BINARY], "TABLE is required"),
 ])
 def test_without_a_table_both_sides_must_be_packs(planted, options, text):
     made_pack(planted, "old")
     assert text in planted.error(2, "check", *RACE, *options, env=H200)
+
+
+# --- other libraries ---
+
+def peers_file(room, name, version="2.9.1", **times):
+    """Times of peers in two cells, in µs, each ± 0.5 %."""
+    peers = json.loads((SOURCE / "tests/cli/files/peers.json").read_text())
+    sample, = peers["entries"]
+    peers["environment"]["torch"] = version
+    peers["entries"] = []
+    for tokens in (8, 16):
+        for peer, time in times.items():
+            entry = json.loads(json.dumps(sample).replace("/t8/", f"/t{tokens}/"))
+            entry["cell"]["tokens"] = tokens
+            entry.update(peer=peer.replace("_", "-"), median_us=time, low_us=time * 0.995, high_us=time * 1.005, waited=0)
+            peers["entries"].append(entry)
+    return room.write(name, peers)
+
+
+def check_peers(room, new, code, *options):
+    result = room.run("check", "--peers", new, "--against", "old.json", "-o", "peers-check.json", *options)
+    assert result.returncode == code, result.stdout + result.stderr
+    return result, {(finding["cell"]["tokens"], finding["kernel"]): finding for finding in findings_in(room, "peers-check.json")}
+
+
+def test_an_update_that_costs_a_library_time_is_found(room):
+    peers_file(room, "old.json", torch_cublas=100, deepgemm=50, moetune_export=40)
+    peers_file(room, "same.json", torch_cublas=101, deepgemm=50, moetune_export=40)
+    assert {finding["finding"] for finding in check_peers(room, "same.json", 0)[1].values()} == {"equivalent"}
+    peers_file(room, "new.json", version="2.10.0", torch_cublas=107, deepgemm=45, moetune_export=40)
+    result, found = check_peers(room, "new.json", 1, "--history", "peers.jsonl")
+    assert found[8, "torch-cublas"]["finding"] == "regressed" and found[8, "deepgemm"]["finding"] == "improved"
+    assert found[16, "moetune-export"]["finding"] == "equivalent"
+    assert found[8, "torch-cublas"]["change"] == pytest.approx(0.07, abs=1e-6)
+    assert 'torch: "2.10.0" now, "2.9.1" before' in result.stderr
+    assert re.search(r"kernel +torch-cublas", result.stdout), result.stdout
+    assert "t16/uniform/e4/top2/n64/k64 torch-cublas" in json.loads((room.path / "peers.jsonl").read_text())["points"][0]["name"]
+
+
+def test_a_slower_machine_is_no_slower_library(room):
+    peers_file(room, "old.json", torch=100, moetune_export=40)
+    peers_file(room, "new.json", torch=110, moetune_export=44)
+    assert {key: finding["finding"] for key, finding in check_peers(room, "new.json", 4)[1].items() if key[1] == "torch"} == \
+        {(8, "torch"): "equivalent", (16, "torch"): "equivalent"}
+    peers_file(room, "new.json", moetune_export=40)
+    assert check_peers(room, "new.json", 1)[1][8, "torch"]["reason"] == "torch is only in old.json"
+
+
+def test_a_command_measures_a_regression_of_a_peer_again(room):
+    peers_file(room, "old.json", torch=100), peers_file(room, "slow.json", torch=110)
+    # The second time it is as before.
+    passed, found = check_peers(room, "f={}; if test -e ran; then cp old.json $f; else touch ran; cp slow.json $f; fi", 0)
+    assert (room.path / "ran").exists() and found[8, "torch"]["finding"] == "equivalent", passed.stdout
+    assert check_peers(room, "cp slow.json {}", 1)[1][8, "torch"]["finding"] == "regressed"
+    assert "failed" in check_peers_error(room, 3, "false {}")
+    assert "--peers needs --against FILE" in room.error(2, "check", "--peers", "old.json")
+    assert "--update has no effect with --peers" in check_peers_error(room, 2, "slow.json", "--update")
+    assert list(check_peers(room, "slow.json", 1, "--tokens", "16")[1]) == [(16, "torch")]
+    peers_file(room, "slow.json", torch=110, deepgemm=1), peers_file(room, "old.json", torch=100, deepgemm=1)
+    assert list(check_peers(room, "slow.json", 0, "--filter", "t8/.* deep")[1]) == [(8, "deepgemm")]
+
+
+def check_peers_error(room, code, *options):
+    return room.error(code, "check", "--against", "old.json", "--peers", *options)
+
+
+# --- --filter ---
+
+def test_a_filter_picks_cells_and_candidates(room):
+    table = json.loads((SOURCE / "tests/cli/files/table-cpu.json").read_text())
+    ids = [entry["id"] for entry in table["entries"]]
+    dry = ["tune", *CPU, *LAYER, "--tokens", "8,16,24", "--dry-run", "--format", "json"]
+    assert [cell["cell"]["tokens"] for cell in json.loads(room.ok(*dry, "--filter", "/t(8|24)/").stdout)["cells"]] == [8, 24]
+    assert "no cell's id holds 'zipf'" in room.error(2, *dry, "--filter", "zipf")
+    assert "'(' is not a regular expression" in room.error(2, *dry, "--filter", "(")
+    room.write("table.json", table)
+    room.ok("diff", "table.json", "table.json", "--filter", f"^{ids[0]} cpu ")
+    assert "no cell and its winner hold 'mma'" in room.error(1, "check", "table.json", "--filter", "mma")
+    verify = ["verify", *CPU, *LAYER, "--tokens", "8,16", "--set", "threads=1,2", "--space", "quick", "--format", "json"]
+    points = json.loads(room.ok(*verify, "--filter", "/t16/.* threads=2( |$)").stdout)["points"]
+    assert points and {(point["cell"]["tokens"], point["contender"]["candidate"]["threads"]) for point in points} == {(16, 2)}
+    assert "no cell and candidate hold it" in room.error(1, *verify, "--filter", "threads=9")
 
 
 # --- formats ---

@@ -17,7 +17,7 @@ SPEC = importlib.util.spec_from_file_location("schema_check", VALIDATE)
 SCHEMAS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(SCHEMAS)
 
-KINDS = ["bench", "check", "compile", "cost", "diff", "doctor", "journal", "kernels", "list", "lookup", "model", "pack", "peers", "plan", "replay",
+KINDS = ["bench", "check", "compile", "cost", "diff", "doctor", "history", "journal", "kernels", "list", "lookup", "model", "pack", "peers", "plan", "replay",
          "routing", "runtime", "space", "suite", "table", "validate", "verify"]
 GONE = object()  # the key or element is removed
 FILES = SOURCE / "tests/cli/files"

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -37,7 +38,7 @@ struct CheckOptions {
   CellOptions cells;
   DeviceOptions device;
   std::string threshold = "5%", rounds, patience, wait, time_budget, regime, inconclusive = "fail";
-  std::string against, reason;
+  std::string against, peers, reason, history, commit;
   CheckOutputs outputs;
   bool update = false, quiet = false;
 };
@@ -111,6 +112,15 @@ CheckRun begin_run(Undecided undecided) {
           .undecided = undecided};
 }
 
+void add_outputs(Files& files, const CheckOptions& options) {
+  if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
+  add_output(files, "--output", options.outputs.output, Content::check);
+  add_output(files, "--junit", options.outputs.junit, Content::junit);
+  add_output(files, "--markdown", options.outputs.markdown, Content::summary);
+  add_output(files, "--benchmark", options.outputs.benchmark, Content::benchmark);
+  add_output(files, "--history", options.history, Content::history);
+}
+
 Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
   Files files;
   add_inputs(files, options.cells, cells);
@@ -120,12 +130,13 @@ Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
     add_input(files, "TABLE", options.table);
   add_input(files, "--against", options.against);
   add_input(files, "--measured", options.device.measured);
-  if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
-  add_output(files, "--output", options.outputs.output, Content::check);
-  add_output(files, "--junit", options.outputs.junit, Content::junit);
-  add_output(files, "--markdown", options.outputs.markdown, Content::summary);
-  add_output(files, "--benchmark", options.outputs.benchmark, Content::benchmark);
+  add_outputs(files, options);
   return files;
+}
+
+CheckOutputs annotated(CheckOutputs outputs) {
+  outputs.annotate = outputs.annotate || in_github_actions();
+  return outputs;
 }
 
 // Whether both sides are packs or exports.
@@ -138,9 +149,9 @@ std::string packs_text(const CheckOptions& options) { return fmt::format("{}", f
 void require_options(const CheckOptions& options) {
   parse_format(options.outputs.format, kFormatsButCsv);
   request_of(options, DeviceKind::cpu);
-  if (!options.against.empty()) require_other(options.against);
+  if (!options.against.empty() && options.peers.empty()) require_other(options.against);
   if (options.table.empty() && !races_packs(options))
-    throw request_error("TABLE is missing: a tuned table to check against",
+    throw request_error("TABLE is required",
                         "only two sides of packs need none: --pack NEW --against OLD and options of cells");
   if (options.update && !options.against.empty())
     throw request_error("--update keeps times of the rivals in the table, which --against does not measure",
@@ -181,9 +192,26 @@ std::vector<Cell> race_packs(const CheckOptions& options, const Catalog& catalog
   const std::string ours = packs_text(options);
   if (options.table.empty())
     table = table_of_packs(mapped(table.entries, &Entry::cell), catalog, other, sides.here->device(), table.regime);
+  if (options.table.empty()) pick_entries(table, ours, {.filter = options.cells.filter});
   match_packs(table, catalog, ours, other, *sides.request.against);
   for (const std::string& alone : only_in_one(catalog, ours, other, options.against)) note(invocation.terminal, alone);
   return mapped(table.entries, &Entry::cell);
+}
+
+// --history: appends the run, and names what changed a short time ago.
+void keep_history(const CheckOptions& options, const CheckResult& result, CheckRun run, const std::string& device,
+                  Regime regime, const Terminal& terminal) {
+  constexpr size_t kRecent = 10;  // runs
+  const std::string& file = options.history;
+  if (file.empty()) return;
+  run.device = device, run.regime = name(regime), run.commit = options.commit;
+  const OutputLock ours(file);
+  append_history(file, history_run(result, run));
+  const std::vector<HistoryRun> runs = read_history(file);
+  for (const HistorySeries& series : series_of(runs))
+    if (const size_t last = series.levels.size() - 1;
+        last > 0 && series.levels[last].first + kRecent >= series.times.size())
+      note(terminal, fmt::format("{}: {}: {}", file, series.name, change_text(series, last)));
 }
 
 // --update: writes `whole`, the table in the file, with the times of `result`, and warns about cells that keep theirs.
@@ -208,8 +236,75 @@ Exit write_updated_table(const CheckOptions& options, const TunedTable& whole, c
   return updated.kept.empty() || run.undecided == Undecided::pass ? Exit::yes : Exit::inconclusive;
 }
 
+// The times of --peers: a file, or what a command writes to the file that it finds in place of {}.
+Peers measured_peers(const std::string& peers) {
+  std::error_code error;
+  if (std::filesystem::exists(peers, error) || peers.find("{}") == std::string::npos) return read_peers(peers);
+  const std::string file =
+      (std::filesystem::temp_directory_path() / fmt::format("moetune-peers-{}.json", getpid())).string();
+  std::string command = peers;
+  command.replace(command.find("{}"), 2, shell_quoted(file));
+  const int status = std::system(fmt::format("({}) >&2", command).c_str());  // NOLINT: the user's own command
+  if (status != 0) throw machine_error(fmt::format("--peers: '{}' failed", command), "its messages are above");
+  Peers measured = read_peers(file);
+  std::filesystem::remove(file, error);
+  return measured;
+}
+
+// Leaves the cells that the options pick.
+void pick_peers(Peers& peers, const CheckOptions& options) {
+  TunedTable cells;
+  for (const auto& [id, cell] : peers.cells) cells.entries.emplace_back().cell = cell;
+  CellOptions picked = options.cells;
+  picked.filter.clear();
+  pick_entries(cells, options.against, picked);
+  std::erase_if(peers.cells, [&](const auto& item) { return !find_entry(cells, item.second); });
+  const Filter filter(options.cells.filter);
+  for (auto& [id, times] : peers.times)
+    std::erase_if(times, [&, &cell = id](const PeerTime& one) { return !filter.takes(cell + " " + one.peer); });
+}
+
+// --peers: no device is opened here, the times are another program's.
+Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
+  if (options.against.empty())
+    throw request_error("--peers needs --against FILE, the times before",
+                        "make it with scripts/peers.py TABLE -o FILE");
+  CheckRun run = begin_run(parse_undecided(options.inconclusive));
+  const double threshold = parse_share(options.threshold, "--threshold");
+  Files files;
+  add_input(files, "--against", options.against);
+  add_outputs(files, options);
+  require_outputs(files);
+  Peers before = read_peers(options.against);
+  pick_peers(before, options);
+  const Peers now = measured_peers(options.peers);
+  require_comparable(before, DeviceInfo{.name = now.device}, now.regime);
+  CheckResult result = check_peers(before, now, nullptr, options.against, threshold);
+  const bool repeatable = options.peers.find("{}") != std::string::npos;
+  if (repeatable && exit_code(result) == static_cast<int>(Exit::no)) {
+    const Peers again = measured_peers(options.peers);
+    result = check_peers(before, now, &again, options.against, threshold);
+  }
+  for (const auto& [name, version] : now.environment.items())
+    if (const Json earlier = before.environment.value(name, Json()); earlier != version)
+      note(invocation.terminal, fmt::format("{}: {} now, {} before", name, version.dump(), earlier.dump()));
+  TunedTable table;
+  table.regime = now.regime;
+  const CheckContext context{.argv = invocation.argv,
+                             .table_file = options.peers,
+                             .table = table,
+                             .device = DeviceInfo{.name = now.device},
+                             .environment = {{"identity", now.environment}},
+                             .other_environment = {{"identity", before.environment}},
+                             .next = {}};
+  report(result, run, context, annotated(options.outputs), invocation.terminal);
+  keep_history(options, result, run, now.device, now.regime, invocation.terminal);
+  return static_cast<Exit>(exit_code(result, run.undecided));
+}
+
 Exit run_check(CheckOptions options, const Invocation& invocation) {
   output_to_standard_output(options.outputs.output, options.outputs.format);
+  if (!options.peers.empty()) return check_peers_of(options, invocation);
   const Catalog catalog(options.device.packs);
   CheckRun run = begin_run(parse_undecided(options.inconclusive));
   const auto begin = std::chrono::steady_clock::now();
@@ -220,7 +315,9 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   if (options.table.empty()) {
     table.device.kind = DeviceKind::cuda;  // that packs run on
     if (!options.regime.empty()) table.regime = parse_regime(options.regime);
-    for (const Cell& cell : make_cells(options.cells)) table.entries.emplace_back().cell = cell;
+    CellOptions cells = options.cells;
+    cells.filter.clear();  // kernels may hold it where ids do not
+    for (const Cell& cell : make_cells(cells)) table.entries.emplace_back().cell = cell;
   } else {
     table = read_table(options.table, catalog);
     require_regime_of(table, options);
@@ -259,9 +356,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
     const bool of_packs = races_packs(options) && exit_code(result) == static_cast<int>(Exit::no);
     if (result.fault.empty() && !options.update && !of_packs)
       context.next = advice(result, sides.request, invocation.argv, table.tool, commands_for(options, table.regime));
-    CheckOutputs outputs = options.outputs;
-    outputs.annotate = outputs.annotate || in_github_actions();
-    report(result, run, context, outputs, invocation.terminal);
+    report(result, run, context, annotated(options.outputs), invocation.terminal);
   };
   CheckResult result;
   try {
@@ -275,6 +370,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   result.fault = interruption(stop, result.findings, cells.size());
   report_all(result);
   if (!result.fault.empty()) return Exit::interrupted;
+  keep_history(options, result, run, sides.here->device().name, table.regime, invocation.terminal);
   if (options.update)
     return write_updated_table(options, read_table(options.table, catalog), result, run, sides.here->environment(),
                                invocation);
@@ -292,6 +388,10 @@ void declare_check(OptionSet& set, CheckOptions& options) {
       "Compare with another moetune binary, a folder of kernels or, beside --pack, a folder of packs or an export: "
       "both sides run the table's winners in the same rounds, and the table's times are not used. Operands take twice "
       "the memory");
+  set.value("--peers", options.peers, "FILE|COMMAND",
+            "Check other libraries' times (scripts/peers.py) instead of kernels of moetune, beside those in --against "
+            "FILE. A "
+            "command writes them to the file that stands in place of {}; a regression is then measured again");
   set.value("--threshold", options.threshold, "RATIO", "The smallest slowdown that counts as a regression");
   set.value("--rounds", options.rounds, "N",
             "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive, "
@@ -309,6 +409,9 @@ void declare_check(OptionSet& set, CheckOptions& options) {
   set.value("--markdown", options.outputs.markdown, "FILE", "Write them as Markdown");
   set.value("--benchmark", options.outputs.benchmark, "FILE",
             "Write the times as JSON for github-action-benchmark (customSmallerIsBetter)");
+  set.value("--history", options.history, "FILE",
+            "Append this run as a JSON line, and name changes of the times in it: see report --history");
+  set.value("--commit", options.commit, "TEXT", "What was checked: --history keeps it");
   set.flag("--annotate", options.outputs.annotate,
            "Print ::error and ::warning lines on standard error [if GITHUB_ACTIONS is true]");
   set.flag("--update", options.update, "Rewrite TABLE with the times measured now; its winners stay. Needs --reason");

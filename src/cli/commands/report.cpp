@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/error.h"
 #include "base/system/file.h"
 #include "cli/commands/command.h"
 #include "cli/files/files.h"
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 const std::vector<std::string> kWords = {"html", "markdown"};
 
 struct ReportOptions {
-  std::string table, journal, peers, output, format;
+  std::string table, journal, peers, history, output, format;
 };
 
 // --format, else what the name of the output says, else HTML.
@@ -39,25 +40,35 @@ std::string default_output(const std::string& table, bool markdown) {
 Exit run_report(ReportOptions options, const Invocation& invocation) {
   const bool markdown = wants_markdown(options);
   const bool to_standard_output = options.output == "-";
-  if (options.output.empty()) options.output = default_output(options.table, markdown);
-  const std::string journal_name = journal_file(options.journal, options.table);
+  const bool tabled = !options.table.empty();
+  if (!tabled && options.history.empty())
+    throw request_error("TABLE is required", "or --history FILE, for a page of past checks alone");
+  if (!tabled && !(options.journal + options.peers).empty())
+    throw request_error("--journal and --peers have no effect without TABLE");
+  if (options.output.empty()) options.output = default_output(tabled ? options.table : options.history, markdown);
+  const std::string journal_name = tabled ? journal_file(options.journal, options.table) : "";
   Files files;
-  add_input(files, "TABLE", options.table);
-  add_input(files, "--journal", journal_name);
+  if (tabled) add_input(files, "TABLE", options.table), add_input(files, "--journal", journal_name);
+  add_input(files, "--history", options.history);
   add_input(files, "--peers", options.peers);
   if (!to_standard_output)
     add_output(files, "--output", options.output, markdown ? Content::markdown_report : Content::html_report);
   const Catalog catalog;
-  const TunedTable table = read_table(options.table, catalog);
+  const TunedTable table = tabled ? read_table(options.table, catalog) : TunedTable();
+  const std::vector<HistoryRun> history =
+      options.history.empty() ? std::vector<HistoryRun>() : read_history(options.history);
+  if (!options.history.empty() && history.empty())
+    throw request_error(fmt::format("--history: {} has no runs", options.history));
   require_outputs(files);
-  const std::optional<JournalContents> journal =
-      find_journal(options.journal, options.table, table, catalog, invocation.terminal);
+  std::optional<JournalContents> journal;
+  if (tabled) journal = find_journal(options.journal, options.table, table, catalog, invocation.terminal);
   std::optional<Peers> peers;
   if (!options.peers.empty()) {
     peers = read_peers(options.peers);
     require_comparable(*peers, table.device, table.regime);
   }
-  const ReportInput input{&catalog, &table, journal ? &*journal : nullptr, peers ? &*peers : nullptr};
+  const ReportInput input{&catalog, tabled ? &table : nullptr, journal ? &*journal : nullptr, peers ? &*peers : nullptr,
+                          history.empty() ? nullptr : &history};
   const std::string text = markdown ? report_markdown(input) : report_html(input);
   if (to_standard_output) {
     print(text);
@@ -69,9 +80,10 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
 }
 
 void declare_report(OptionSet& set, ReportOptions& options) {
-  set.argument("TABLE", options.table, "A tuned table");
+  set.argument("TABLE", options.table, "A tuned table; not needed with --history", {}, /*required=*/false);
   set.value("--journal", options.journal, "FILE", "Journal of the run [the one beside the table]");
   set.value("--peers", options.peers, "FILE", "Other libraries' times (scripts/peers.py)");
+  set.value("--history", options.history, "FILE", "Past checks (moetune check --history)");
   set.value("-o,--output", options.output, "FILE", "The page [TABLE with .html or .md]; - is standard output");
   set.value("--format", options.format, "NAME", "html or markdown [by the name of FILE, else html]", one_of(kWords));
 }
@@ -84,6 +96,7 @@ Command report_command() {
           .examples =
               "  moetune report moetune-table.json\n"
               "  moetune report moetune-table.json --peers peers.json -o report.html\n"
+              "  moetune report --history history.jsonl -o history.html\n"
               "  moetune report moetune-table.json --format markdown -o -",
           .declare = with_options<ReportOptions, declare_report, run_report>};
 }

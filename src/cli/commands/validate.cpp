@@ -16,6 +16,7 @@
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
 #include "export/kernels/kernel_manifest.h"
+#include "record/history.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"
 #include "variant/catalog.h"
@@ -102,6 +103,9 @@ void read_text_of(const std::string& text, const Catalog& catalog, Judged& judge
     judged.kind = "journal", judged.version = 1;
     read_journal(judged.file, catalog);
     each_line(judged.file, [](const JsonAt& json, const std::string&) { require_valid(json, "journal"); });
+  } else if (text.starts_with("{\"schema\":\"moetune.history/")) {
+    judged.kind = "history", judged.version = 1;
+    read_history(judged.file);
   } else if (const std::optional<Json> config = config_of(text, judged.file)) {
     judged.kind = "model";
     models_from_hf_config(JsonAt(*config, judged.file), "config");

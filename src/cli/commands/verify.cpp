@@ -138,6 +138,8 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
   const Catalog catalog(options.device.packs);
   parse_format(options.format, kFormats);
+  const Filter filter(options.cells.filter);
+  if (options.contenders.table.empty()) options.cells.filter.clear();  // candidates may hold it where ids do not
   std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal);
   const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
   static_cast<void>(source_of(options, {}, catalog));  // wrong words end the command before a device is opened
@@ -170,6 +172,9 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
       const Problem problem = make_problem(one.cell);
       complete_entrants(one, problem, backend->device());
       add_candidates(one, options, problem, backend->device(), source, before, verdicts);
+      std::erase_if(one.entrants, [&](const Entrant& entrant) {
+        return !filter.takes(fmt::format("{} {}", id(one.cell), text(entrant.contender.candidate)));
+      });
       name_entrants(one, usual, problem, backend->device());
       if (!options.quiet)
         tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),
@@ -190,6 +195,8 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
       keep_in_spite(invocation.terminal, [&] { report(verdicts, options, invocation, *backend); });
     throw;
   }
+  if (verdicts.findings.empty() && verdicts.whole() && !work.empty())
+    throw Error(Exit::no, "--filter: no cell and candidate hold it");
   report(verdicts, options, invocation, *backend);
   if (!verdicts.whole()) return Exit::interrupted;
   // A problem that this machine can't hold says nothing about what is right.

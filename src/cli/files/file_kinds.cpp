@@ -65,6 +65,7 @@ constexpr FileKind kKinds[] = {
     {"cost", 1, "scripts/fit_cost", "constants of the model that ranks candidates", read_by<constants_from_json>},
     {"diff", 1, "diff", "differences of two tables"},
     {"doctor", 1, "doctor", "devices and their ceilings"},
+    {"history", 1, "check --history", "checks over time, as JSON lines"},
     {"journal", 1, "tune, merge", "every trial of a run, as JSON lines", read_by<journal_header_from_json>},
     {"kernels", 1, "export --format kernels", "how exported kernels are launched", read_by<require_kernel_manifest>},
     {"list", 1, "list", "names that moetune knows"},

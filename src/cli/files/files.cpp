@@ -43,6 +43,7 @@ constexpr Sign kSigns[] = {
     {Content::junit, "JUnit file of moetune check", {}, "<?xml", "moetune"},
     {Content::summary, "Markdown file of moetune check", {}, "### moetune check", {}, "| cell"},
     {Content::benchmark, "benchmark file of moetune check", {}, "[", "\"unit\""},
+    {Content::history, "history of moetune check", {}, "{\"schema\":\"moetune.history/", "points"},
     {Content::csv, "CSV file of moetune export", {}, "device,regime,id,"},
     {Content::report, "Markdown file of moetune export", {}, "# Tuned on"},
     {Content::html_report, "page of moetune report", {}, "<!doctype html>", "content=\"moetune report\""},

@@ -25,6 +25,7 @@ enum class Content {
   junit,
   summary,
   benchmark,
+  history,
   csv,
   report,
   html_report,

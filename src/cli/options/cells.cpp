@@ -202,8 +202,9 @@ void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, con
 std::vector<Cell> suite_cells(const CellOptions& options) {
   CellOptions alone;
   alone.suite = options.suite, alone.seed = options.seed, alone.tokens = options.tokens;
+  alone.filter = options.filter;
   if (options != alone)
-    throw request_error("--suite excludes the other options of cells except --tokens and --seed",
+    throw request_error("--suite excludes the other options of cells except --tokens, --seed and --filter",
                         "copy the suite's file, change the copy and give it to --suite");
   std::vector<Cell> cells;
   std::set<std::string> known;
@@ -291,6 +292,9 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group(title);
   set.value("--suite", options.suite, "NAME|FILE",
             "A named list of cells (moetune list suites), or a file; --tokens picks among them", suite_words);
+  set.value("--filter", options.filter, "REGEX",
+            "Of these, only cells whose id holds this regular expression; of a table's winners and the candidates of "
+            "verify, those whose 'ID CANDIDATE' holds it");
   for (const CellOption& one : kOptions) {
     if (one.list) set.list(typed_name(one), options.*one.list, one.placeholder, one.help, one.words);
     if (one.value) set.value(typed_name(one), options.*one.value, one.placeholder, one.help, one.words);
@@ -300,7 +304,16 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group("Options");
 }
 
-std::vector<Cell> make_cells(const CellOptions& options) {
+Filter::Filter(const std::string& pattern) {
+  if (!pattern.empty()) try {
+      pattern_.emplace(pattern);
+    } catch (const std::regex_error& error) {
+      throw request_error(fmt::format("--filter: '{}' is not a regular expression: {}", pattern, error.what()));
+    }
+}
+
+namespace {
+std::vector<Cell> all_cells(const CellOptions& options) {
   if (!options.suite.empty()) return suite_cells(options);
   const std::vector<Projection> projections =
       mapped(list_words(options.projections, "--projection", {"up"}), parse_projection);
@@ -334,6 +347,17 @@ std::vector<Cell> make_cells(const CellOptions& options) {
               add_cells(shape, routings, tokens, seed, known, cells);
             }
   require_use_by(cells, options);
+  return cells;
+}
+}  // namespace
+
+std::vector<Cell> make_cells(const CellOptions& options) {
+  std::vector<Cell> cells = all_cells(options);
+  const std::string first = cells.empty() ? "" : id(cells.front());
+  const Filter filter(options.filter);
+  std::erase_if(cells, [&](const Cell& cell) { return !filter.takes(id(cell)); });
+  if (cells.empty() && !first.empty())
+    throw request_error(fmt::format("--filter: no cell's id holds '{}'", options.filter), "the first is " + first);
   return cells;
 }
 

@@ -1,6 +1,8 @@
 // The options that make cells, the same on every command: a sweep is the product of its lists.
 #pragma once
 #include <filesystem>
+#include <optional>
+#include <regex>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,13 +13,24 @@
 
 namespace moetune {
 
+/// --filter: a regular expression (ECMAScript) that a text must hold. One that was not given takes everything.
+class Filter {
+ public:
+  explicit Filter(const std::string& pattern);  // Exit::request for one that cannot be read
+  bool takes(const std::string& text) const { return !pattern_ || std::regex_search(text, *pattern_); }
+
+ private:
+  std::optional<std::regex> pattern_;
+};
+
 /// As typed; an empty text or list was not given.
 struct CellOptions {
   std::vector<std::string> models = {}, projections = {}, ops = {}, tokens = {}, routings = {}, dtypes = {},
                            scales = {}, out_dtypes = {};
   std::string experts = {}, top_k = {}, hidden = {}, intermediate = {}, n = {}, k = {}, zero_experts = {}, tp = {},
               ep = {}, seed = {}, gated = {};
-  std::string suite = {};  // a name or a file, instead of all others but the seed
+  std::string suite = {};   // a name or a file, instead of all others but the seed
+  std::string filter = {};  // see Filter
   Fusion fusion = {};
   bool fast_sums = false;
 
@@ -73,10 +86,11 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title = "C
 
 /// The product, in the order model, tp, ep, projection, op, dtype, scales, dtype of Y, routing, tokens; duplicates
 /// dropped. A trace that names no layer becomes one cell per recorded layer, and without --tokens has its recorded
-/// count. Without --dtype, cells have the format of the model's checkpoint, and bf16 for gradients. With both
-/// projections, permute_x, gates and sum_slots go to up, permute_y, topk_weights and weight_gradient to down; with several
-/// ops, gates, bias and by_slot go to fwd, accumulate and fp32_dw go to dw, sum_slots and weight_gradient to dx. Of a suite, the
-/// products of its parts one after another; --seed is for those that name none. Exit::request errors name the option.
+/// count; --filter leaves those whose id it takes. Without --dtype, cells have the format of the model's checkpoint,
+/// and bf16 for gradients. With both projections, permute_x, gates and sum_slots go to up, permute_y, topk_weights and
+/// weight_gradient to down; with several ops, gates, bias and by_slot go to fwd, accumulate and fp32_dw to dw, sum_slots
+/// and weight_gradient to dx. Of a suite, the products of its parts one after another; --seed is for those that name
+/// none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 
 /// Sentences on what models' files leave open, and on checkpoints of another format than the one that --dtype names.

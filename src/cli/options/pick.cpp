@@ -136,6 +136,13 @@ void pick_entries(TunedTable& table, const std::string& file, const CellOptions&
     if (std::ranges::all_of(criteria, [&](const Criterion& criterion) { return holds(criterion, entry.cell); }))
       picked.push_back(entry);
   if (picked.empty()) throw nothing_left(table, file, criteria);
+  const Filter filter(options.filter);
+  std::erase_if(picked, [&](const Entry& entry) {
+    return !filter.takes(fmt::format("{} {}", id(entry.cell), entry.candidate.variant ? text(entry.candidate) : ""));
+  });
+  if (picked.empty())
+    throw Error(Exit::no, fmt::format("{}: no cell and its winner hold '{}'", file, options.filter),
+                fmt::format("see its cells with: moetune export {}", shell_quoted(file)));
   table.entries = std::move(picked);
 }
 

@@ -107,7 +107,9 @@ std::string legend(const CheckResult& result) {
   if (std::ranges::all_of(findings, [](const CellFinding& finding) { return finding.rounds == 0; })) return "";
   const std::string found = " A slowdown of the size under 'finds' would have been found with a chance of 95 %.";
   if (!result.against.empty())
-    return fmt::format("Before is the time with {}, measured in the same rounds.", result.against) + found;
+    return fmt::format("Before is the time with {}, measured {}.", result.against,
+                       result.same_rounds ? "in the same rounds" : "then") +
+           found;
   std::vector<std::string> controls;
   for (const CellFinding& finding : findings)
     if (finding.rounds > 0 && !is_told_by_time(finding) &&

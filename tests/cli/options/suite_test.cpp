@@ -137,7 +137,7 @@ TEST(Suite, ContradictsOtherOptions) {
                       +[](CellOptions& o) { o.fusion.permute_x = true; }}) {
     CellOptions options = suite("hopper-peers");
     change(options);
-    EXPECT_EQ(error_of(options), "--suite excludes the other options of cells except --tokens and --seed");
+    EXPECT_EQ(error_of(options), "--suite excludes the other options of cells except --tokens, --seed and --filter");
   }
 }
 

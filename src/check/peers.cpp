@@ -1,0 +1,85 @@
+// The verdict on other libraries' times: those of two files, by the rules of judge.h as far as they apply.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text/units.h"
+#include "check/significance.h"
+
+namespace moetune {
+namespace {
+
+constexpr const char* kUnchanged = "moetune-export";  // kernels that no update of a library changes
+
+const Measurement* time_in(const Peers& peers, const std::string& cell, const std::string& peer) {
+  for (const PeerTime& time : peers.of(cell))
+    if (time.peer == peer) return &time.measurement;
+  return nullptr;
+}
+
+// How a peer's time changed, beyond the change of the control where both files have one.
+Estimate change_between(const Peers& before, const Peers& now, const std::string& cell, const std::string& peer) {
+  const Estimate change = change_of(time_in(now, cell, peer)->time, time_in(before, cell, peer)->time);
+  const Measurement *then = time_in(before, cell, kUnchanged), *today = time_in(now, cell, kUnchanged);
+  if (peer == kUnchanged || !then || !today) return change;
+  const Estimate control = change_of(today->time, then->time);
+  return around(change.value - control.value, std::hypot(half_width(change), half_width(control)));
+}
+
+CellFinding compare_peer(CellFinding finding, const std::string& cell, const Peers& before, const Peers& now,
+                         const Peers* again, double limit) {
+  const Peers& latest = again ? *again : now;
+  const Measurement *then = time_in(before, cell, finding.kernel), *today = time_in(latest, cell, finding.kernel);
+  const Estimate change = change_between(before, latest, cell, finding.kernel);
+  const bool confirmed =
+      shows_regression(change, limit) && shows_regression(change_between(before, now, cell, finding.kernel), limit);
+  finding.now = *today, finding.before_seconds = then->time.value, finding.rounds = std::max(1, today->time.samples);
+  finding.change = {std::expm1(change.value), std::expm1(change.low), std::expm1(change.high)};
+  finding.detectable = detectable(change, limit);
+  finding.finding = finding.by_ratio = finding.by_time = judge(change, confirmed, limit);
+  std::string beside;
+  if (const Measurement* c = time_in(latest, cell, kUnchanged), *b = time_in(before, cell, kUnchanged);
+      c && b && finding.kernel != kUnchanged) {
+    finding.control = kUnchanged;
+    finding.control_now_seconds = c->time.value, finding.control_before_seconds = b->time.value;
+    beside = fmt::format(", beyond the change of {}", kUnchanged);
+  }
+  finding.reason = fmt::format("its time changed by {:+.1f} %{}", 100 * finding.change.value, beside);
+  const bool changed = finding.finding == Finding::regressed || finding.finding == Finding::improved;
+  if (changed && std::max(then->waited, today->waited) > kBusy) {
+    finding.finding = Finding::untrusted;
+    finding.reason += "; other programs used the processors";
+  } else if (changed && finding.kernel == kUnchanged) {
+    finding.finding = Finding::untrusted;
+    finding.reason += "; these kernels do not change by themselves: the machine did, or the export";
+  }
+  return finding;
+}
+
+}  // namespace
+
+CheckResult check_peers(const Peers& before, const Peers& now, const Peers* again, const std::string& name,
+                        double threshold) {
+  CheckResult result{.findings = {}, .threshold = threshold, .against = name, .same_rounds = false};
+  const double limit = std::log1p(threshold);
+  std::vector<double> chances;
+  for (const auto& [id, cell] : before.cells)
+    for (const PeerTime& time : before.of(id)) {
+      CellFinding& finding = result.findings.emplace_back();
+      finding.cell = cell, finding.kernel = time.peer;
+      const bool there = time_in(now, id, time.peer) && (!again || time_in(*again, id, time.peer));
+      finding = there ? compare_peer(finding, id, before, now, again, limit)
+                      : settled(finding, Finding::failed, fmt::format("{} is only in {}", time.peer, name));
+      chances.push_back(there ? chance_of_slowdown(change_between(before, again ? *again : now, id, time.peer), limit)
+                              : 1);
+    }
+  const std::vector<bool> slowed = discoveries(chances, kFalseDiscoveries);
+  for (size_t i = 0; i < slowed.size(); ++i)
+    if (CellFinding& one = result.findings[i]; one.finding == Finding::regressed && !slowed[i])
+      one = settled(one, Finding::inconclusive, one.reason + "; chance explains it among so many");
+  result.mean = mean_of(result.findings, limit);
+  return result;
+}
+
+}  // namespace moetune
