@@ -1,10 +1,12 @@
 """check as a gate: against another program, the formats of continuous integration, --update, scripts/gate and scripts/ci."""
 import json
+import os
 import pathlib
 import re
 import shlex
 import shutil
 import signal
+import string
 import subprocess
 import sys
 import time
@@ -18,6 +20,7 @@ from test_packs import made_pack
 from test_readme import require_names, require_options
 
 LARGER = [*CPU, "--experts", "4", "--top-k", "2", "--n", "256", "--k", "256", "--set", "threads=1", *FEW]
+GUARD = SOURCE / "scripts/ci/guard/action.yml"
 WORKFLOWS = sorted((SOURCE / "scripts/ci").glob("*.yml"))
 WRONG = {"MOETUNE_PLANT": "wrong:"}
 
@@ -426,21 +429,23 @@ def steps_of(workflow):
     return [step for job in yaml.safe_load(workflow.read_text())["jobs"].values() for step in job["steps"]]
 
 
-def test_there_is_a_workflow_with_a_gpu_and_one_without():
-    assert [workflow.name for workflow in WORKFLOWS] == ["cpu.yml", "gpu.yml"]
+def test_there_are_workflows_with_a_gpu_and_without():
+    assert [workflow.name for workflow in WORKFLOWS] == ["cpu.yml", "gpu.yml", "pack-cpu.yml", "pack-gpu.yml"]
 
 
-@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+@pytest.mark.parametrize("workflow", [*WORKFLOWS, GUARD], ids=lambda path: path.name)
 def test_workflows_use_commands_that_exist(room, workflow):
     document = yaml.safe_load(workflow.read_text())
-    assert {"name", "jobs"} <= document.keys() and (True in document or "on" in document)  # YAML 1.1 reads on as true
+    guard = workflow == GUARD
+    assert "runs" in document if guard else "jobs" in document and (True in document or "on" in document)  # YAML 1.1: true
     used = []
-    for step in steps_of(workflow):
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+@v\d+", step["uses"]) if "uses" in step else step["run"].strip()
+    for step in document["runs"]["steps"] if guard else steps_of(workflow):
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+@v\d+|./moetune/scripts/ci/guard", step["uses"]) if "uses" in step else step["run"].strip()
         script = step.get("run", "")
         subprocess.run(["bash", "-n"], input=script, check=True, universal_newlines=True)
         for line in script.replace("\\\n", " ").splitlines():
-            words = shlex.split(line)
+            line = re.sub(r"\$\{HISTORY:\+(.*)\}", r"\1", line.split(" > ")[0].split(" || ")[0])
+            words = shlex.split(string.Template(line).safe_substitute(document.get("env", {})))
             if words and words[0] == "moetune":
                 result = room.run(*words[1:], "--help")
                 assert result.returncode == 0, f"{line}\n{result.stderr}"
@@ -449,9 +454,87 @@ def test_workflows_use_commands_that_exist(room, workflow):
                 used.append(words[1])
         for script_file in re.findall(r"(?<![\w/])scripts/\w+", script):
             assert (SOURCE / script_file).exists(), script_file
-    assert "check" in used
-    # They build what quickstart builds, which continuous integration runs.
-    build = set(re.findall(r"cmake [^&;)\n]+\b", (SOURCE / "scripts/quickstart").read_text()))
-    assert set(re.findall(r"cmake [^&;)\n]+\b", workflow.read_text())) == build
+    assert used
+    if not guard:  # They build what quickstart builds, which continuous integration runs.
+        build = set(re.findall(r"cmake [^&;)\n]+\b", (SOURCE / "scripts/quickstart").read_text()))
+        assert set(re.findall(r"cmake [^&;)\n]+\b", workflow.read_text())) == build
     for file in re.findall(r"configs/[\w/.-]+", workflow.read_text()):
         assert (SOURCE / file).exists(), file
+
+
+def run_steps(room, steps, **variables):
+    """Runs steps as a runner does, up to the first that fails: its name, or None, and what they printed."""
+    (room.path / "bin").mkdir(exist_ok=True)
+    if not (room.path / "bin/moetune").exists():
+        (room.path / "bin/moetune").symlink_to(room.binary)
+    printed = ""
+    for step in steps:
+        env = {**room.env, **{name: str(value) for name, value in variables.items()}, "PATH": f"{room.path / 'bin'}:{os.environ['PATH']}",
+               "GITHUB_STEP_SUMMARY": str(room.path / "summary.md"), "GITHUB_OUTPUT": str(room.path / "output"), "GITHUB_SHA": "c0ffee"}
+        result = subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], cwd=room.path, env=env,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=300)
+        printed += result.stdout
+        if result.returncode != 0:
+            return step.get("name", "?"), printed
+    return None, printed
+
+
+def test_the_workflow_without_a_gpu_passes_and_finds_what_a_change_costs(room):
+    workflow = SOURCE / "scripts/ci/pack-cpu.yml"
+    steps = [step for step in steps_of(workflow) if "run" in step and step["name"] != "Install moetune"]
+    assert [step["name"] for step in steps] == ["Make the pack", "Registers, spills and shared memory beside the stored ones",
+                                                "The cells are right on the cpu"]
+    (room.path / "moetune/scripts").mkdir(parents=True)
+    (room.path / "moetune/scripts/ci").symlink_to(SOURCE / "scripts/ci")
+    made_pack(room, "pack")
+    cells = " ".join([*LAYER, "--tokens", "8"])
+    env = {**yaml.safe_load(workflow.read_text())["env"], "BUILD": "true", "VARIANT": "toy", "CELLS": cells,
+           "TINY": cells, "STORED": "stored.json"}
+    room.write("stored.json", room.ok("compile", "--pack", "pack", "--variant", "toy", "--arch", "sm_90a", *LAYER, "--tokens", "8",
+                                      "--format", "json").stdout)
+    failed, printed = run_steps(room, steps, **env)
+    assert failed is None, printed
+    assert "0 differ from stored.json" in (room.path / "summary.md").read_text()
+    files = json.loads((room.path / "pack/pack.json").read_text())["files"]
+    files["slow.cubin"].update(registers=80, spill_bytes=16)
+    made_pack(room, "pack", files=files)
+    failed, printed = run_steps(room, steps, **env)
+    assert failed == steps[1]["name"], printed
+    assert re.search(r"\| toy .*fast=no.* \| 40 → 80 \| 0 → 16 \|.*\*\*.*more registers, more spill_bytes\*\*", printed), printed
+    (room.path / "pack/slow.cubin").write_text("cut")
+    assert run_steps(room, steps, **env)[0] == steps[0]["name"]
+
+
+def test_the_action_races_comments_and_passes_the_exit_code_on(planted):
+    made_pack(planted, "old"), made_pack(planted, "new", summary="slow:1.1")
+    action = yaml.safe_load(GUARD.read_text())
+    check, comment, leave = action["runs"]["steps"]
+    inputs = {name: given.get("default", "") for name, given in action["inputs"].items()}
+    race = {"CHECK": " ".join([*RACE, "--patience", "0s", "--pack", "new", "--against", "old"]), "THRESHOLD": inputs["threshold"],
+            "INCONCLUSIVE": inputs["inconclusive"], "HISTORY": "past.jsonl", **H200}
+    gh = planted.path / "bin/gh"
+    gh.parent.mkdir()
+    gh.write_text("#!/bin/sh\necho \"$@\" >> gh.log\n[ \"$6\" != --edit-last ]\n")  # there is no comment yet
+    gh.chmod(0o755)
+    failed, printed = run_steps(planted, [check, comment], NUMBER=7, **race)
+    assert failed is None, printed
+    assert (planted.path / "output").read_text() == "code=1\n"
+    assert "**regressed**" in (planted.path / "check.md").read_text()
+    assert planted.path.joinpath("gh.log").read_text() == "pr comment 7 --body-file check.md --edit-last\npr comment 7 --body-file check.md\n"
+    assert json.loads((planted.path / "past.jsonl").read_text())["commit"] == "c0ffee"
+    assert run_steps(planted, [leave], CODE=1)[0] and not run_steps(planted, [leave], CODE=0)[0]
+
+
+@pytest.mark.parametrize("stored, code, text", [
+    ("none.json", 2, "none.json"), ("stored.json", 0, "0 differ"), ("lost.json", 1, "**gone**"), ("check.json", 2, "its schema is moetune.check/1"),
+])
+def test_compiled_says_what_differs(room, stored, code, text):
+    document = json.loads((SOURCE / "tests/cli/files/compile.json").read_text())
+    room.write("stored.json", document)
+    result = json.loads(json.dumps(document["results"][0]))
+    result["candidate"]["block_m"] = 512
+    room.write("lost.json", {**document, "results": [*document["results"], result]})
+    room.write("check.json", {"schema": "moetune.check/1"})
+    done = subprocess.run([sys.executable, "-B", str(SOURCE / "scripts/ci/compiled.py"), stored, "stored.json"], cwd=room.path,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    assert done.returncode == code and text in done.stdout, done.stdout

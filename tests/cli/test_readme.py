@@ -16,7 +16,7 @@ import pytest
 
 from conftest import SOURCE, Room
 
-PAGES = ["README.md", "configs/README.md", "configs/tuned/README.md", "kernels/README.md", "src/README.md",
+PAGES = ["README.md", "configs/README.md", "configs/tuned/README.md", "kernels/README.md", "scripts/ci/README.md", "src/README.md",
          "src/runtime/README.md", "tests/journals/README.md"]
 WORDS = {"README.md": 1000, "kernels/README.md": 1000, "src/README.md": 1300}  # at most
 BLOCK = re.compile(r"^(?P<mark><!-- run -->\n+)?```(?P<kind>console|sh|bash)\n(?P<body>.*?)^```", re.M | re.S)

@@ -292,15 +292,15 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group(title);
   set.value("--suite", options.suite, "NAME|FILE",
             "A named list of cells (moetune list suites), or a file; --tokens picks among them", suite_words);
-  set.value("--filter", options.filter, "REGEX",
-            "Of these, only cells whose id holds this regular expression; of a table's winners and the candidates of "
-            "verify, those whose 'ID CANDIDATE' holds it");
   for (const CellOption& one : kOptions) {
     if (one.list) set.list(typed_name(one), options.*one.list, one.placeholder, one.help, one.words);
     if (one.value) set.value(typed_name(one), options.*one.value, one.placeholder, one.help, one.words);
     if (one.flag) set.flag(typed_name(one), options.fusion.*one.flag, one.help);
     if (one.on) set.flag(typed_name(one), options.*one.on, one.help);
   }
+  set.value("--filter", options.filter, "REGEX",
+            "Of these, only cells whose id holds this regular expression; of a table's winners and the candidates of "
+            "verify, those whose 'ID CANDIDATE' holds it");
   set.group("Options");
 }
 
