@@ -205,6 +205,17 @@ def test_a_kernel_of_one_side_alone_is_named(planted):
     assert [finding["finding"] for finding in raced(planted, "--filter", " toy ")[1]] == ["equivalent"]
 
 
+def test_a_knob_that_came_with_the_change_has_its_default(planted):
+    made_pack(planted, "old")
+    manifest = planted.json("old/pack.json")
+    knob = {"name": "depth", "help": "new", "values": [1, 2], "default": 2}
+    made_pack(planted, "new", knobs=[*manifest["knobs"], knob],
+              candidates=[[*row[:2], depth, *row[2:]] for row in manifest["candidates"] for depth in (1, 2)])
+    result, (finding,) = raced(planted, "-v")
+    assert finding["finding"] == "equivalent" and "only in" not in result.stderr
+    assert "block_m=32 fast=yes depth=2" in " ".join(result.stdout.split())
+
+
 def test_two_exports_are_raced_cell_by_cell(planted):
     if not (exporter := pathlib.Path(BINARY).parent / "export_main").exists():
         pytest.skip("built without the CUDA toolkit")
@@ -249,7 +260,7 @@ def test_a_history_names_what_crept_in_below_the_threshold(planted):
 
 @pytest.mark.parametrize("options, text", [
     ([], "TABLE is required"),
-    (["--against", "old"], "TABLE is required"),
+    (["--against", "old"], "--against: old holds packs, and this side has none"),
     (["--pack", "old", "--against", BINARY], "TABLE is required"),
 ])
 def test_without_a_table_both_sides_must_be_packs(planted, options, text):

@@ -150,6 +150,9 @@ void require_options(const CheckOptions& options) {
   parse_format(options.outputs.format, kFormatsButCsv);
   request_of(options, DeviceKind::cpu);
   if (!options.against.empty() && options.peers.empty()) require_other(options.against);
+  if (options.device.packs.empty() && options.peers.empty() && !options.against.empty() && holds_packs(options.against))
+    throw request_error(fmt::format("--against: {} holds packs, and this side has none", options.against),
+                        "name this side's with --pack NEW");
   if (options.table.empty() && !races_packs(options))
     throw request_error("TABLE is required",
                         "only two sides of packs need none: --pack NEW --against OLD and options of cells");
@@ -194,7 +197,8 @@ std::vector<Cell> race_packs(const CheckOptions& options, const Catalog& catalog
     table = table_of_packs(mapped(table.entries, &Entry::cell), catalog, other, sides.here->device(), table.regime);
   if (options.table.empty()) pick_entries(table, ours, {.filter = options.cells.filter});
   match_packs(table, catalog, ours, other, *sides.request.against);
-  for (const std::string& alone : only_in_one(catalog, ours, other, options.against)) note(invocation.terminal, alone);
+  for (const std::string& alone : {only_in(catalog, ours, other), only_in(other, options.against, catalog)})
+    if (!alone.empty()) note(invocation.terminal, alone);
   return mapped(table.entries, &Entry::cell);
 }
 

@@ -59,29 +59,37 @@ bool serves(const VariantPtr& variant, const Cell& cell) {
   return std::ranges::find(variant->pack->cells, id(cell)) != variant->pack->cells.end();
 }
 
+// The compiled candidate with the values of the knobs that both builds have; a knob of this one alone has its default.
+std::optional<Candidate> candidate_in(const VariantPtr& variant, const Candidate& candidate) {
+  Candidate found{.variant = variant, .values = variant->pack->fallback};
+  for (const auto& [name, word] : knob_words(candidate)) try {
+      const auto knob = std::ranges::find(variant->knobs, name, &Knob::name);
+      if (knob != variant->knobs.end()) found = with_value(found, name, parse_knob(*knob, word));
+    } catch (const Error&) {  // it has no such word
+      return std::nullopt;
+    }
+  return variant->pack->candidates.contains(found.values) ? std::optional(found) : std::nullopt;
+}
+
 // The exported kernel that serves the entry's cell, else the candidate of a pack with the name and knobs of its winner.
 std::optional<Candidate> winner_in(const Catalog& catalog, const Entry& entry) {
   for (const VariantPtr& variant : packed(catalog))
     if (serves(variant, entry.cell)) return Candidate{.variant = variant, .values = variant->pack->fallback};
-  Json json = to_json(entry.candidate);
-  for (const VariantPtr& variant : packed(catalog)) try {
-      if (variant->name != entry.candidate.variant->name) continue;
-      json["pack"] = variant->pack->hash;
-      Candidate candidate = candidate_from_json(JsonAt(json, "the winner"), catalog);
-      if (candidate.retired.empty() && variant->pack->candidates.contains(candidate.values)) return candidate;
-    } catch (const Error&) {  // it has no such knob or word
-    }
+  for (const VariantPtr& variant : packed(catalog))
+    if (variant->name == entry.candidate.variant->name) return candidate_in(variant, entry.candidate);
   return std::nullopt;
 }
 
-// "toy", and "toy block_m=16 fast=no" for each candidate of a variant of both.
-std::set<std::string> kernels_in(const Catalog& catalog, const Catalog& other) {
+// What `catalog` has alone: variants, and candidates of those that `other` has too.
+std::set<std::string> alone_in(const Catalog& catalog, const Catalog& other) {
   std::set<std::string> texts;
   for (const VariantPtr& variant : packed(catalog)) {
-    texts.insert(variant->name);
-    if (std::ranges::find(other.variants(), variant->name, &Variant::name) == other.variants().end()) continue;
+    const std::vector<VariantPtr> theirs = packed(other);
+    const auto same = std::ranges::find(theirs, variant->name, &Variant::name);
+    if (same == theirs.end()) texts.insert(variant->name);
     for (const auto& [values, binary] : variant->pack->candidates)
-      texts.insert(text(Candidate{.variant = variant, .values = values}));
+      if (const Candidate one{.variant = variant, .values = values}; same != theirs.end() && !candidate_in(*same, one))
+        texts.insert(text(one));
   }
   return texts;
 }
@@ -128,23 +136,12 @@ TunedTable table_of_packs(const std::vector<Cell>& cells, const Catalog& here, c
   return table;
 }
 
-std::vector<std::string> only_in_one(const Catalog& here, const std::string& our_name, const Catalog& there,
-                                     const std::string& their_name) {
+std::string only_in(const Catalog& catalog, const std::string& name, const Catalog& other) {
   constexpr size_t kMost = 4;
-  const std::set<std::string> ours = kernels_in(here, there), theirs = kernels_in(there, here);
-  std::vector<std::string> sentences;
-  const auto add = [&](const std::set<std::string>& all, const std::set<std::string>& others, const std::string& name) {
-    std::vector<std::string> alone;
-    std::ranges::set_difference(all, others, std::back_inserter(alone));
-    if (alone.empty()) return;
-    const size_t more = alone.size() - std::min(alone.size(), kMost);
-    alone.resize(alone.size() - more);
-    sentences.push_back(fmt::format("only in {}: {}{}", name, fmt::join(alone, ", "),
-                                    more > 0 ? fmt::format(" and {} more", more) : ""));
-  };
-  add(ours, theirs, our_name);
-  add(theirs, ours, their_name);
-  return sentences;
+  const std::set<std::string> alone = alone_in(catalog, other);
+  const std::vector<std::string> first(alone.begin(), std::next(alone.begin(), std::min(alone.size(), kMost)));
+  const std::string more = alone.size() > kMost ? fmt::format(" and {} more", alone.size() - kMost) : "";
+  return alone.empty() ? "" : fmt::format("only in {}: {}{}", name, fmt::join(first, ", "), more);
 }
 
 void require_other(const std::string& path) {

@@ -23,7 +23,8 @@ std::unique_ptr<Backend> open_other(const std::string& path, const DeviceOptions
 std::string about_both(const std::string& path, Backend& here, Backend& there, const std::vector<Cell>& cells);
 
 /// Gives each entry the kernel of `here` that stands for its winner, and `against` that of `there`: the exported kernel
-/// that serves the cell, or a pack's candidate with the same name and knobs, whatever the pack's hash. Entries of
+/// that serves the cell, or a pack's candidate with the same name and knobs, whatever the pack's hash; a knob that its
+/// build lacks does not count, and one that only it has takes its default. Entries of
 /// kernels that a side lacks are not measured: a kernel that is only in `there` is a failure.
 void match_packs(TunedTable& table, const Catalog& here, const std::string& our_name, const Catalog& there,
                  Against& against);
@@ -33,8 +34,7 @@ void match_packs(TunedTable& table, const Catalog& here, const std::string& our_
 TunedTable table_of_packs(const std::vector<Cell>& cells, const Catalog& here, const Catalog& there,
                           const DeviceInfo& device, Regime regime);
 
-/// A sentence for each side with variants of packs, or candidates of them, that the other lacks.
-std::vector<std::string> only_in_one(const Catalog& here, const std::string& our_name, const Catalog& there,
-                                     const std::string& their_name);
+/// "only in new: toy block_m=16": variants of packs, or candidates of them, that `other` lacks; empty for none.
+std::string only_in(const Catalog& catalog, const std::string& name, const Catalog& other);
 
 }  // namespace moetune
