@@ -33,8 +33,8 @@ def test_every_file_has_its_place(installed):
     if (BUILD / "libmoetune.so").exists():  # built with the CUDA toolkit
         wanted |= {"lib/libmoetune.so", "include/moetune.h", "lib/cmake/moetune/moetuneConfig.cmake"}
     wanted |= {f"share/moetune/scripts/{name}" for name in
-               ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "served_moe.py", "gate", "slurm", "slurm_trial", "ci/cpu.yml",
-                "ci/gpu.yml")}
+               ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "served_moe.py", "gate", "slurm", "slurm_trial")}
+    wanted |= {f"share/moetune/{path.relative_to(SOURCE)}" for path in (SOURCE / "scripts/ci").rglob("*") if path.is_file()}
     for folder in ("schema", "tuned", "models", "spaces", "suites", "cost"):
         of_it = (SOURCE / "configs" / folder).rglob("*")
         wanted |= {f"share/moetune/{path.relative_to(SOURCE / 'configs')}" for path in of_it if path.is_file()}

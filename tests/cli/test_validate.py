@@ -124,12 +124,13 @@ def test_what_the_program_writes_is_valid(made):
 @pytest.mark.parametrize("path", sorted(FILES.glob("*.json*")), ids=lambda path: path.name)
 def test_the_program_judges_damaged_files_as_jsonschema_does(room, path):
     kind = path.name.split(".")[0].split("-")[0]
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if kind == "journal" else [json.loads(path.read_text())]
+    lined = kind in ("history", "journal")
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if lined else [json.loads(path.read_text())]
     files, told = [], []
     for number, line in enumerate(lines):
-        for place, value in damages(line, f"{path.name} {number}", 40 if kind == "journal" else 120):
+        for place, value in damages(line, f"{path.name} {number}", 40 if lined else 120):
             broken = damaged(line, place, value)
-            text = "".join(json.dumps(one) + "\n" for one in [*lines[:number], broken]) if kind == "journal" else json.dumps(broken)
+            text = "".join(json.dumps(one) + "\n" for one in [*lines[:number], broken]) if lined else json.dumps(broken)
             files.append(room.write(f"{len(files)}{path.suffix}", text))
             told.append((schema_refuses(kind, broken), number, place, value))
     assert sum(refused for refused, *_ in told) > 20

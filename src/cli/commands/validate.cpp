@@ -103,7 +103,7 @@ void read_text_of(const std::string& text, const Catalog& catalog, Judged& judge
     judged.kind = "journal", judged.version = 1;
     read_journal(judged.file, catalog);
     each_line(judged.file, [](const JsonAt& json, const std::string&) { require_valid(json, "journal"); });
-  } else if (text.starts_with("{\"schema\":\"moetune.history/")) {
+  } else if (begins_as(judged.file, Content::history)) {
     judged.kind = "history", judged.version = 1;
     read_history(judged.file);
   } else if (const std::optional<Json> config = config_of(text, judged.file)) {

@@ -43,7 +43,7 @@ constexpr Sign kSigns[] = {
     {Content::junit, "JUnit file of moetune check", {}, "<?xml", "moetune"},
     {Content::summary, "Markdown file of moetune check", {}, "### moetune check", {}, "| cell"},
     {Content::benchmark, "benchmark file of moetune check", {}, "[", "\"unit\""},
-    {Content::history, "history of moetune check", {}, "{\"schema\":\"moetune.history/", "points"},
+    {Content::history, "history of moetune check", "moetune.history/", {}},
     {Content::csv, "CSV file of moetune export", {}, "device,regime,id,"},
     {Content::report, "Markdown file of moetune export", {}, "# Tuned on"},
     {Content::html_report, "page of moetune report", {}, "<!doctype html>", "content=\"moetune report\""},
@@ -78,9 +78,10 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
-// The whole text of a file; of a journal, which may be long, only the first line, its header.
+// The whole text of a file; of a journal, which may be long, and a history only the first line.
 std::string text_to_judge(const OutputFile& output) {
-  return output.content == Content::journal ? first_line(output.path) : read_text(output.path);
+  const bool lines = output.content == Content::journal || output.content == Content::history;
+  return lines ? first_line(output.path) : read_text(output.path);
 }
 
 bool holds(const std::string& text, const Sign& sign) {
@@ -214,10 +215,12 @@ void require_outputs(const Files& files, bool dry) {
   for (const OutputFile& output : files.outputs) require_replaceable(output);
 }
 
-bool is_journal(const fs::path& path) {
+bool begins_as(const fs::path& path, Content content) {
   std::error_code error;
-  return fs::is_regular_file(path, error) && holds(first_line(path), *sign_of(Content::journal));
+  return fs::is_regular_file(path, error) && holds(first_line(path), *sign_of(content));
 }
+
+bool is_journal(const fs::path& path) { return begins_as(path, Content::journal); }
 
 void output_to_standard_output(std::string& output, std::string& format) {
   if (output != kStandardOutput) return;

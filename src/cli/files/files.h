@@ -65,7 +65,8 @@ void add_output(Files& files, const std::string& option, const std::string& path
 /// of outputs, unless `dry`; then it is enough that they can be made.
 void require_outputs(const Files& files, bool dry = false);
 
-/// Whether a file begins as a journal does. A file that cannot be read does not.
+/// Whether a file begins as such a one does. A file that cannot be read does not.
+bool begins_as(const std::filesystem::path& path, Content content);
 bool is_journal(const std::filesystem::path& path);
 
 /// "-o -" for a command whose results are one JSON document: it goes to standard output in place of the text, as with
