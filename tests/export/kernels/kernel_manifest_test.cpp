@@ -5,7 +5,11 @@
 
 #include "base/pretty.h"
 #include "built_in.h"
+#include "kernels/args.h"
 #include "record/sample.h"
+#include "variant/pack/launch_rule.h"
+#include "variant/pack/pack.h"
+#include "variant/pack/pack_launch.h"
 
 namespace moetune {
 namespace {
@@ -53,6 +57,41 @@ TEST(KernelManifest, IsTheGoldenText) {
   EXPECT_EQ(wide, json["route"]["int32"]);
   json["route"].erase("int64");
   sample::expect_golden("kernels.json", pretty_json(json));
+}
+
+// What --pack makes of an export: launched as the kernel's own plan says.
+TEST(KernelManifest, ItsKernelsArePacks) {
+  const ExportedKernel kernel = small_export().kernels[0];
+  const Json manifest = kernel_manifest(small_export(), sample::small_table());
+  const JsonAt root(manifest, "manifest");
+  const Json json = pack_of_exported(root["kernels"][size_t{0}], root["files"]);
+  const Pack pack = pack_from_json(JsonAt(json, "pack"));
+  EXPECT_EQ(pack.variant, "exported_wgmma_0");
+  ASSERT_EQ(pack.files.size(), 1u);  // neither the routing's nor the last pass's
+  const Variant variant = pack_variant(std::make_shared<const Pack>(pack));
+  const Candidate candidate = {.variant = std::make_shared<const Variant>(variant), .values = pack.fallback};
+  const DeviceInfo device = device_of_arch("sm_90a");
+  EXPECT_EQ(cannot_run(candidate, kernel.shape, device).value_or(""), "");
+  Shape other = kernel.shape;
+  other.layer.experts = 8;
+  EXPECT_EQ(cannot_run(candidate, other, device).value_or(""), "it was compiled for 4 experts");
+  EXPECT_EQ(find_value(candidate, "block_n"), 128);
+
+  const Product product = product_of(make_problem(small_export().cells[0].cell));
+  Sizes sizes = sizes_of(product);
+  sizes["processors"] = 132;
+  const PackLaunch launch =
+      pack_launch(pack, candidate, kernel.shape, sizes, 90, [](const PackStep&) -> int64_t { return 264; });
+  const LaunchRule rule = launch_rule(kernel.plan, product);
+  sizes["held"] = 264;
+  ASSERT_EQ(launch.steps.size(), 1u);
+  EXPECT_EQ(launch.steps[0].grid[0], rule.grid.value(sizes));
+  EXPECT_EQ(launch.steps[0].shared_bytes, kernel.plan.shared_bytes);
+  EXPECT_EQ(launch.steps[0].threads, kernel.plan.threads);
+  ASSERT_EQ(launch.steps[0].arguments.size(), 1u);
+  EXPECT_EQ(launch.steps[0].arguments[0].bytes.size(), sizeof(Args));
+  EXPECT_EQ(launch.steps[0].arguments[0].maps.size(), rule.maps.size());
+  EXPECT_EQ(launch.buffers.size(), rule.buffers.size());
 }
 
 }  // namespace
