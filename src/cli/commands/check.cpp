@@ -292,11 +292,9 @@ Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
   for (const auto& [name, version] : now.environment.items())
     if (const Json earlier = before.environment.value(name, Json()); earlier != version)
       note(invocation.terminal, fmt::format("{}: {} now, {} before", name, version.dump(), earlier.dump()));
-  TunedTable table;
-  table.regime = now.regime;
   const CheckContext context{.argv = invocation.argv,
                              .table_file = options.peers,
-                             .table = table,
+                             .regime = now.regime,
                              .device = DeviceInfo{.name = now.device},
                              .environment = {{"identity", now.environment}},
                              .other_environment = {{"identity", before.environment}},
@@ -351,7 +349,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     CheckContext context{.argv = invocation.argv,
                          .table_file = options.table.empty() ? packs_text(options) : options.table,
-                         .table = table,
+                         .regime = table.regime,
                          .device = sides.here->device(),
                          .environment = sides.here->environment(),
                          .other_environment = sides.there ? sides.there->environment() : Json(),

@@ -59,7 +59,7 @@ Json to_json(const CheckResult& result, const CheckContext& context) {
                {"environment", context.environment},
                {"baseline", context.table_file}};
   if (!result.against.empty()) json["against"] = {{"path", result.against}, {"environment", context.other_environment}};
-  json["regime"] = name(context.table.regime);
+  json["regime"] = name(context.regime);
   json["threshold"] = rounded(result.threshold);
   json["findings"] = Json::array();
   for (const CellFinding& finding : result.findings)

@@ -20,7 +20,7 @@ struct CheckOutputs {
 struct CheckContext {
   std::vector<std::string> argv;
   std::string table_file;
-  const TunedTable& table;
+  Regime regime = Regime::burst;
   DeviceInfo device;
   Json environment;
   Json other_environment;  // of the other program; null without one
