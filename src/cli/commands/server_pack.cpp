@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "base/embedded.h"
 #include "base/error.h"
@@ -109,6 +110,15 @@ std::string candidates_text(const std::vector<TriedRow>& rows) {
   return fmt::format("[{}]\n", fmt::join(lines, ",\n"));
 }
 
+// What a run leaves that did not come to its end, such as after Ctrl-C.
+struct RemovedAtTheEnd {
+  std::vector<fs::path> paths;
+  ~RemovedAtTheEnd() {
+    std::error_code ignored;
+    for (const fs::path& path : paths) fs::remove_all(path, ignored);
+  }
+};
+
 }  // namespace
 
 FoundKernel find_kernel(const std::string& program, const std::string& format, const std::string& kernel_file) {
@@ -151,7 +161,7 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
     return place;
   }
   const fs::path partial = place.string() + fmt::format(".partial-{}", ::getpid()), list = partial.string() + ".json";
-  fs::remove_all(partial);
+  const RemovedAtTheEnd removed{{partial, list}};
   fs::create_directories(place.parent_path());
   write_atomic(list, candidates);
   words.insert(words.end(),
@@ -165,7 +175,6 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
     tell_moving(fmt::format("{}/{} compiled", std::distance(fs::directory_iterator(partial), {}), run.kernels));
   });
   if (terminal.is_terminal && !quiet) tell_moving("");
-  fs::remove(list);
   fs::remove_all(place);
   fs::rename(partial, place);
   int64_t failed = 0;
