@@ -105,13 +105,13 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
     return fmt::format("{} does not support {}{}", variant, name(shape.layer.dtype),
                        is_quantised(shape.layer.dtype) ? ": packs of other programs' kernels may" : "");
-  if (is_gated(shape.fusion) && variant != "cpu" && shape.layer.n % 16 != 0)
+  if (joins_gates(shape) && variant != "cpu" && shape.layer.n % 16 != 0)
     return fmt::format("{} needs n in multiples of 16 for gates: it takes eight and their eight ups by turns", variant);
   return std::nullopt;
 }
 
 std::optional<std::string> illegal_gates(int block_n, const Shape& shape) {
-  if (!is_gated(shape.fusion) || shape.layer.scales != ScaleKind::block) return std::nullopt;
+  if (!joins_gates(shape) || shape.layer.scales != ScaleKind::block) return std::nullopt;
   const int rows = shape.fusion.interleaved ? block_n : block_n / 2;  // of W, in a row
   if (kScaleBlock % rows == 0 && (shape.fusion.interleaved || shape.layer.n / 2 % rows == 0)) return std::nullopt;
   return fmt::format("block_n must be smaller, or a power of two: a tile's {} must lie in one block of scales",

@@ -34,16 +34,26 @@ Operand operand(const Problem& problem, LayerMatrix matrix, Axis row_axis, Axis 
   const bool weights = matrix == LayerMatrix::w || matrix == LayerMatrix::dw;
   const bool multiplied = matrix == LayerMatrix::x || matrix == LayerMatrix::w;  // of a quantised layer
   const bool of_y = matrix == LayerMatrix::y || matrix == LayerMatrix::dy;
+  const bool pairs = matrix == LayerMatrix::h || matrix == LayerMatrix::dh;  // a gate and an up for each of X's
   return {.matrix = matrix,
           .type = multiplied ? multiplied_type(layer, weights) : plain_type(result_dtype(layer)),
           .rows = weights                       ? layer.local_experts() * layer.n
                   : order == RowOrder::in_place ? problem.rows()
                   : order == RowOrder::by_slot  ? slots_of(problem)
                                                 : problem.routing.tokens,
-          .columns = of_y ? layer.n : layer.k,
+          .columns = of_y    ? layer.n
+                     : pairs ? 2 * layer.k
+                             : layer.k,
           .row_axis = row_axis,
           .column_axis = column_axis,
           .order = order};
+}
+
+Activation activation_of(const Fusion& fusion) {
+  return fusion.silu      ? Activation::silu
+         : fusion.gelu    ? Activation::gelu
+         : fusion.gpt_oss ? Activation::gpt_oss
+                          : Activation::none;
 }
 
 /// X that is gathered has a row for every token; its gradient has one for every slot, unless slots are summed.
@@ -59,10 +69,7 @@ void set_operands(Product& p, const Problem& problem) {
       p.d = operand(problem, LayerMatrix::y, Axis::m, Axis::n, y);
       p.ragged = Axis::m, p.n = layer.n, p.k = layer.k;
       p.weighting = Weighting::rounded_result;
-      p.activation = fusion.silu      ? Activation::silu
-                     : fusion.gelu    ? Activation::gelu
-                     : fusion.gpt_oss ? Activation::gpt_oss
-                                      : Activation::none;
+      p.activation = activation_of(fusion);
       p.interleaved = fusion.interleaved;
       if (is_gated(fusion)) p.d.columns /= 2;
       if (fusion.bias)
@@ -88,6 +95,13 @@ void set_operands(Product& p, const Problem& problem) {
                                           .row_axis = Axis::m,
                                           .column_axis = Axis::n,
                                           .order = RowOrder::by_slot}};
+      if (is_gated(fusion)) {
+        p.d = operand(problem, LayerMatrix::dh, Axis::m, Axis::n);
+        p.gate_gradient = {.activation = activation_of(fusion),
+                           .interleaved = fusion.interleaved,
+                           .h = operand(problem, LayerMatrix::h, Axis::m, Axis::n),
+                           .x = operand(problem, LayerMatrix::x, Axis::m, Axis::n)};
+      }
       break;
     case Op::dw:
       p.a = operand(problem, LayerMatrix::dy, Axis::k, Axis::m, y);
@@ -135,7 +149,7 @@ ScaledBlock scaled_block(const Product& p, const Operand& operand) {
 }  // namespace
 
 std::string_view name(LayerMatrix matrix) {
-  constexpr std::string_view kNames[] = {"X", "W", "Y", "dX", "dW", "dY", "dweights", "bias"};
+  constexpr std::string_view kNames[] = {"X", "W", "Y", "dX", "dW", "dY", "dweights", "bias", "H", "dH"};
   return kNames[static_cast<size_t>(matrix)];
 }
 
@@ -167,7 +181,8 @@ Product product_of(const Problem& problem) {
 bool is_moved(const Product& product, const Operand& operand) {
   if (operand.order != RowOrder::in_place) return true;
   if (operand.matrix == product.a.matrix) return product.weighting == Weighting::a;
-  return operand.matrix == product.d.matrix && (weights_result(product) || is_finished(product));
+  return operand.matrix == product.d.matrix &&
+         (weights_result(product) || is_finished(product) || product.gate_gradient.has_value());
 }
 
 Product in_expert_order(const Product& product) {
@@ -179,7 +194,8 @@ Product in_expert_order(const Product& product) {
   put_in_order(product.a, plain.a);
   put_in_order(product.b, plain.b);
   put_in_order(product.d, plain.d);
-  if (product.weighting == Weighting::result || sums_slots(product)) plain.d.type = plain_type(Dtype::fp32);
+  if (product.weighting == Weighting::result || sums_slots(product) || product.gate_gradient)
+    plain.d.type = plain_type(Dtype::fp32);
   plain.weighting = Weighting::none;
   plain.weight_gradient.reset();
   return plain;
@@ -189,12 +205,30 @@ bool weights_result(const Product& product) { return weighs_result(product.weigh
 
 bool sums_slots(const Product& product) { return product.d.order == RowOrder::by_token; }
 
+namespace {
+constexpr double kGptOssSlope = 1.702, kGptOssLimit = 7;
+double sigmoid(double value) { return 1 / (1 + std::exp(-value)); }
+}  // namespace
+
+Slopes slopes(Activation activation, double gate, double up) {
+  constexpr double kRootOf2Pi = 2.5066282746310002;
+  if (activation == Activation::gelu) {
+    const double below = (1 + std::erf(gate / std::sqrt(2.0))) / 2;
+    return {(below + gate * std::exp(-gate * gate / 2) / kRootOf2Pi) * up, gate * below};
+  }
+  const bool limited = activation == Activation::gpt_oss;
+  const double slope = limited ? kGptOssSlope : 1, g = limited ? std::min(gate, kGptOssLimit) : gate;
+  const double s = sigmoid(slope * g), of_gate = s + slope * g * s * (1 - s);
+  if (!limited) return {of_gate * up, g * s};
+  const bool inside = up >= -kGptOssLimit && up <= kGptOssLimit;
+  return {gate <= kGptOssLimit ? of_gate * (std::clamp(up, -kGptOssLimit, kGptOssLimit) + 1) : 0, inside ? g * s : 0};
+}
+
 int64_t joined_columns(const Product& product) { return product.activation == Activation::none ? 1 : 2; }
 
 JoinedColumns joined(const Product& product, int64_t column) {
   if (product.activation == Activation::none) return {column, column};
-  return product.interleaved ? JoinedColumns{2 * column, 2 * column + 1}
-                             : JoinedColumns{column, column + product.d.columns};
+  return pair_at(product.interleaved, product.d.columns, column);
 }
 
 Product without_finish(const Product& product) {
@@ -202,17 +236,20 @@ Product without_finish(const Product& product) {
   plain.d.columns = product.n;
   plain.activation = Activation::none;
   plain.bias.reset();
+  plain.gate_gradient.reset();
   return plain;
 }
 
 double activate(Activation activation, double gate, double up) {
   if (activation == Activation::gelu) return gate * (1 + std::erf(gate / std::sqrt(2.0))) / 2 * up;
   if (activation == Activation::silu) return gate / (1 + std::exp(-gate)) * up;
-  const double most = std::min(gate, 7.0);
-  return most / (1 + std::exp(-1.702 * most)) * (std::clamp(up, -7.0, 7.0) + 1);
+  const double most = std::min(gate, kGptOssLimit);
+  return most * sigmoid(kGptOssSlope * most) * (std::clamp(up, -kGptOssLimit, kGptOssLimit) + 1);
 }
 
-bool takes_another_pass(const Product& product) { return sums_slots(product) || product.weight_gradient; }
+bool takes_another_pass(const Product& product) {
+  return sums_slots(product) || product.weight_gradient || product.gate_gradient;
+}
 
 Product before_last_pass(const Product& product) {
   Product first = product;
@@ -220,8 +257,10 @@ Product before_last_pass(const Product& product) {
   first.d.order = RowOrder::in_place;
   first.d.rows = routed_rows(product);
   first.d.type = plain_type(Dtype::fp32);
+  first.d.columns = product.n;
   first.weighting = Weighting::none;
   first.weight_gradient.reset();
+  first.gate_gradient.reset();
   return first;
 }
 
@@ -276,7 +315,7 @@ Place place_of(const Product& product, const Operand& operand, int64_t row) {
 
 ValueStream stream_of(LayerMatrix matrix) {
   if (matrix == LayerMatrix::w || matrix == LayerMatrix::dw) return kStreamW;
-  return matrix == LayerMatrix::x ? kStreamX : kStreamDy;
+  return matrix == LayerMatrix::x || matrix == LayerMatrix::h ? kStreamX : kStreamDy;
 }
 
 float topk_weight(const Product& product, Values values, int64_t slot) {
@@ -381,8 +420,11 @@ double bytes(const Product& product) {
   double sum = 0;
   bool permuted = false;
   std::vector<const Operand*> operands = {&product.a, &product.b, &product.d};
-  if (product.weight_gradient)
-    operands.insert(operands.end(), {&product.weight_gradient->x, &product.weight_gradient->dweights});
+  if (const auto& gate = product.gate_gradient) operands.insert(operands.end(), {&gate->h, &gate->x});
+  if (const auto& gradient = product.weight_gradient) {
+    operands.push_back(&gradient->dweights);
+    if (!product.gate_gradient) operands.push_back(&gradient->x);
+  }
   for (const Operand* operand : operands) {
     const double times = product.accumulates && operand == &product.d ? 2 : 1;
     sum += times * static_cast<double>(touched_rows(product, *operand)) * static_cast<double>(row_bytes(*operand));

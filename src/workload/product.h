@@ -13,8 +13,8 @@
 namespace moetune {
 
 /// The matrices of a layer.
-enum class LayerMatrix { x, w, y, dx, dw, dy, dweights, bias };
-std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", "dW", "dY", "dweights", "bias"
+enum class LayerMatrix { x, w, y, dx, dw, dy, dweights, bias, h, dh };
+std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", "dW", "dY", "dweights", "bias", "H", "dH"
 
 /// Axes of the product D_e[M, N] = sum over K of A_e[M, K] * B_e[N, K].
 enum class Axis { m, n, k };
@@ -63,18 +63,32 @@ struct Operand {
 
 std::string_view name(Weighting weighting);  // as the enumerator
 
+/// What makes a column of D of a gate and an up; the formulas stand at Fusion.
+enum class Activation { none, silu, gelu, gpt_oss };
+double activate(Activation activation, double gate, double up);
+/// Its derivatives.
+struct Slopes {
+  double gate, up;
+};
+Slopes slopes(Activation activation, double gate, double up);
+
+/// The gradients of gate and up, where D is dH [rows, 2 N]: of its sums, weighted, and H. X is a second result.
+struct GateGradient {
+  Activation activation = Activation::none;
+  bool interleaved = false;
+  Operand h;  // [rows, 2 N]
+  Operand x;  // [rows, N]: act(gate) * up of H
+  bool operator==(const GateGradient&) const = default;
+};
+
 /// The gradient of the top-k weights, a second result of the sums that make D: row i of expert order gives
 /// dweights[gather_indices[i]] = sum over N of its sums, before they are weighted or rounded, times its row of X.
 /// With integer inputs these are whole numbers of about sqrt(N * K), exact in fp32 for the sides of any model.
 struct WeightGradient {
-  Operand x;         // [rows, N], as D lies
+  Operand x;         // [rows, N], as D lies; the gate gradient's, rounded, where there is one
   Operand dweights;  // [slots, 1] in fp32, by slot
   bool operator==(const WeightGradient&) const = default;
 };
-
-/// What makes a column of D of a gate and an up; the formulas stand at Fusion.
-enum class Activation { none, silu, gelu, gpt_oss };
-double activate(Activation activation, double gate, double up);
 
 /// fwd  Y_e = X_e W_e^T     A = X, B = W, D = Y
 /// dx   dX_e = dY_e W_e     A = dY, B = W, whose rows are steps along K, D = dX
@@ -89,6 +103,7 @@ struct Product {
   bool fast_sums = false;    // along all of k in the multiplier: of fp8, rounded more coarsely than fp32
   bool accumulates = false;  // d = round(d before + sum), in fp32; d of experts without rows stays
   std::optional<WeightGradient> weight_gradient = {};
+  std::optional<GateGradient> gate_gradient = {};
   Activation activation = Activation::none;
   bool interleaved = false;                  // columns of N: gate and up by turns, not all gates first
   std::optional<Operand> bias = {};          // [experts, N], added to sums
@@ -117,8 +132,16 @@ struct JoinedColumns {
   int64_t gate, up;
 };
 JoinedColumns joined(const Product& product, int64_t column);
+/// Columns of H, or of N, of `columns` pairs.
+inline JoinedColumns pair_at(bool interleaved, int64_t columns, int64_t column) {
+  return interleaved ? JoinedColumns{2 * column, 2 * column + 1} : JoinedColumns{column, column + columns};
+}
 /// Whether sums get a bias or an activation before they are weighted.
 inline bool is_finished(const Product& product) { return product.bias || product.activation != Activation::none; }
+/// Whether results depend on an exponential, which isn't exact.
+inline bool has_activation(const Product& product) {
+  return product.activation != Activation::none || product.gate_gradient.has_value();
+}
 /// The same product without them: D has N columns.
 Product without_finish(const Product& product);
 

@@ -67,14 +67,16 @@ void require_valid_gate(const Shape& shape) {
   if (!is_gated(fusion)) return;
   if (int{fusion.silu} + int{fusion.gelu} + int{fusion.gpt_oss} > 1)
     throw request_error(fmt::format("{} has two activations", text(fusion)), "a layer has one");
-  if (op != Op::fwd || layer.projection != Projection::up)
+  const bool up = layer.projection == Projection::up;
+  if (op == Op::dw || (op == Op::fwd) != up || fusion.permute_x > up)
     throw request_error(fmt::format("{} of {} has no gate", name(op), name(layer.projection)),
-                        "silu, gelu and gpt_oss belong to fwd of up");
+                        "silu, gelu and gpt_oss belong to fwd of up and dx of down");
   const bool relu = layer.gate.gated == false && layer.model != "custom";  // sizes alone don't tell
-  if (relu || layer.n % 2 != 0)
-    throw request_error(layer.n % 2 != 0 ? fmt::format("n {} is odd: half of it are gates", layer.n)
-                                         : fmt::format("the experts of {} have no gate", layer.model));
-  if (fusion.topk_weights)
+  const bool odd = up && layer.n % 2 != 0;
+  if (relu || odd)
+    throw request_error(odd ? fmt::format("n {} is odd: half of it are gates", layer.n)
+                            : fmt::format("the experts of {} have no gate", layer.model));
+  if (fusion.topk_weights && up)
     throw request_error("topk_weights and an activation exclude each other", "weights belong to down");
 }
 
@@ -175,8 +177,8 @@ Json to_json(const Shape& shape) {
     json["out_dtype"] = name(layer.out_dtype);
     json["fast_sums"] = layer.fast_sums;
   }
-  for (const FusionPart& part : kFusionParts)  // those of fwd only where they are on, as files from before
-    if (!part.only || (part.only == shape.op && (shape.op != Op::fwd || shape.fusion.*part.on)))
+  for (const FusionPart& part : kFusionParts)
+    if (part.seldom ? shape.fusion.*part.on : !part.only || part.only == shape.op)
       json[part.name] = shape.fusion.*part.on;
   return json;
 }
@@ -201,7 +203,7 @@ Shape shape_from_json(const JsonAt& json) {
   if (json.has("gated")) shape.layer.gate.gated = json["gated"].boolean();
   shape.op = word_at(json["op"], parse_op);
   for (const FusionPart& part : kFusionParts)  // older files lack those of one op
-    shape.fusion.*part.on = (!part.only || json.has(part.name)) && json[part.name].boolean();
+    shape.fusion.*part.on = ((!part.only && !part.seldom) || json.has(part.name)) && json[part.name].boolean();
   with_place(json, [&](const JsonAt&) { require_valid(shape); });
   return shape;
 }

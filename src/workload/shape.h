@@ -69,9 +69,9 @@ struct Layer {
 ///               X[gather[i] / top_k] with
 ///               permute_x; store Y[gather[i]]
 ///
-/// silu, gelu, Y = act(gate) * up of   -                              -
-/// gpt_oss      both sums, in fp32
-///              before one rounding
+/// silu, gelu, Y = act(gate) * up of   dH = the gradients of gate     -
+/// gpt_oss      both sums, in fp32     and up, of H and dX, in fp32;
+///              before one rounding    X = act(gate) * up of H again
 /// interleaved  rows of W: gate and    -                              -
 ///              up by turns, not all
 ///              gates first
@@ -79,7 +79,8 @@ struct Layer {
 ///
 /// silu: gate / (1 + exp(-gate)). gelu: gate * (1 + erf(gate / sqrt(2))) / 2. gpt_oss: with gate at most 7 and up in
 /// [-7, 7], gate / (1 + exp(-1.702 gate)) * (up + 1). Y then has n / 2 columns. A bias is of the dtype of Y, in the
-/// order of W's rows, and added before all else.
+/// order of W's rows, and added before all else. Of dx, which is down's, H [rows, 2 k] is the product of up that became
+/// X [rows, k]; dH lies as H does, and dX is not stored.
 ///
 /// X that is gathered is [tokens, k]; what is in slot order has tokens * top_k rows. dx doesn't sum over top_k, except
 /// with sum_slots: dX is then [tokens, k], rounded once, and rows of tokens without a local expert are
@@ -94,7 +95,7 @@ struct Fusion {
   bool sum_slots = false;                            // only of dx with permute_x
   bool weight_gradient = false;                      // only of dx with topk_weights
   bool by_slot = false;                              // only of fwd: as servers' Triton kernels read and store
-  bool silu = false, gelu = false, gpt_oss = false;  // one at most; only of fwd and up, without topk_weights
+  bool silu = false, gelu = false, gpt_oss = false;  // one at most; of fwd of up, without topk_weights, or dx of down
   bool interleaved = false;                          // only with one of these
   bool bias = false;                                 // only of fwd
 
@@ -106,21 +107,22 @@ struct FusionPart {
   const char* name;
   bool Fusion::*on;
   std::optional<Op> only = {};  // the op that it belongs to
+  bool seldom = false;          // written only where it is on, as in files from before
 };
 inline constexpr FusionPart kFusionParts[] = {
     {"permute_x", &Fusion::permute_x},
     {"permute_y", &Fusion::permute_y},
-    {"by_slot", &Fusion::by_slot, Op::fwd},
+    {"by_slot", &Fusion::by_slot, Op::fwd, true},
     {"topk_weights", &Fusion::topk_weights},
     {"accumulate", &Fusion::accumulate, Op::dw},
     {"fp32_dw", &Fusion::fp32_dw, Op::dw},
     {"sum_slots", &Fusion::sum_slots, Op::dx},
     {"weight_gradient", &Fusion::weight_gradient, Op::dx},
-    {"silu", &Fusion::silu, Op::fwd},
-    {"gelu", &Fusion::gelu, Op::fwd},
-    {"gpt_oss", &Fusion::gpt_oss, Op::fwd},
-    {"interleaved", &Fusion::interleaved, Op::fwd},
-    {"bias", &Fusion::bias, Op::fwd},
+    {"silu", &Fusion::silu, {}, true},
+    {"gelu", &Fusion::gelu, {}, true},
+    {"gpt_oss", &Fusion::gpt_oss, {}, true},
+    {"interleaved", &Fusion::interleaved, {}, true},
+    {"bias", &Fusion::bias, Op::fwd, true},
 };
 /// Whether gate and up become one column of Y.
 inline bool is_gated(const Fusion& fusion) { return fusion.silu || fusion.gelu || fusion.gpt_oss; }
@@ -138,6 +140,9 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
+/// Whether its kernel joins columns of gates and ups.
+inline bool joins_gates(const Shape& shape) { return is_gated(shape.fusion) && shape.op == Op::fwd; }
+
 /// The most experts that a layer or a recording may have.
 inline constexpr int64_t kMaxExperts = int64_t{1} << 16;
 
@@ -147,11 +152,11 @@ inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
 /// experts not divisible by ep, permute_y with permute_x or by_slot, topk_weights without either (for every op),
 /// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x,
-/// weight_gradient without dx and topk_weights, an activation without fwd and up, of a model that isn't gated, with
-/// another or with topk_weights, interleaved without one, bias without fwd, quantised dtypes with another op than fwd,
-/// other scales than theirs or another Y than bf16 and fp16, fast sums of others than fp8 or of blocks, scales of other
-/// dtypes, groups that don't divide k, zero points with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k
-/// over 2^46, a model name that is empty, contains '/' or is not printable.
+/// weight_gradient without dx and topk_weights, an activation of other than fwd of up and dx of down, of a model that
+/// isn't gated, with another or with topk_weights, interleaved without one, bias without fwd, quantised dtypes with
+/// another op than fwd, other scales than theirs or another Y than bf16 and fp16, fast sums of others than fp8 or of
+/// blocks, scales of other dtypes, groups that don't divide k, zero points with an odd n, experts over kMaxExperts, n
+/// or k over kMaxSide, E*n*k over 2^46, a model name that is empty, contains '/' or is not printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

@@ -148,7 +148,7 @@ TEST(RequireValid, RefusesFusionsThatContradict) {
   EXPECT_EQ(by_slot(Op::fwd, {.permute_y = true, .by_slot = true}).what, "by_slot and permute_y exclude each other");
   EXPECT_EQ(by_slot(Op::dw, {.by_slot = true}).what, "dw has no by_slot");
 }
-TEST(RequireValid, LeavesGatesToForwardOfUp) {
+TEST(RequireValid, LeavesGatesToForwardOfUpAndDxOfDown) {
   const auto with = [](const Fusion& fusion, Op op = Op::fwd, Projection projection = Projection::up, int64_t n = 64) {
     return refusal([&](Shape& s) { s.op = op, s.fusion = fusion, s.layer.projection = projection, s.layer.n = n; });
   };
@@ -157,6 +157,9 @@ TEST(RequireValid, LeavesGatesToForwardOfUp) {
   EXPECT_EQ(with({.bias = true}, Op::fwd, Projection::down).what, "");
   EXPECT_EQ(with({.silu = true}, Op::dx).what, "dx of up has no gate");
   EXPECT_EQ(with({.silu = true}, Op::fwd, Projection::down).what, "fwd of down has no gate");
+  EXPECT_EQ(with({.permute_y = true, .topk_weights = true, .silu = true}, Op::dx, Projection::down).what, "");
+  EXPECT_EQ(with({.permute_x = true, .silu = true}, Op::dx, Projection::down).what, "dx of down has no gate");
+  EXPECT_EQ(with({.silu = true}, Op::dw, Projection::down).what, "dw of down has no gate");
   EXPECT_EQ(with({.bias = true}, Op::dw).what, "dw has no bias");
   EXPECT_EQ(with({.silu = true, .gelu = true}).what, "silu+gelu has two activations");
   EXPECT_EQ(with({.interleaved = true}).what, "interleaved needs an activation");

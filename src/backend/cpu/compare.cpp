@@ -152,16 +152,17 @@ Verdict judge(const Result& result, std::string_view inputs, const Tally& tally,
   return verdict;
 }
 
-/// Of D, and of dweights where the product has them: compare(operand, whether that is D).
+/// Of D, and of X and dweights where the product has them: compare(operand, its output, its reference).
 template <class Compare>
-Verdict of_all_results(const Product& product, Compare&& compare) {
-  const Verdict d = compare(product.d, true);
-  if (!product.weight_gradient) return d;
-  const Verdict dweights = compare(product.weight_gradient->dweights, false);
-  Verdict verdict = d.ok ? dweights : d;
-  verdict.elements = d.elements + dweights.elements;
-  verdict.mismatches = d.mismatches + dweights.mismatches;
-  if (dweights.ok) verdict.normalised_error = d.normalised_error, verdict.max_ulps = d.max_ulps;
+Verdict of_all_results(const Product& product, const OperandSet& set, const Reference& wanted, Compare&& compare) {
+  Verdict verdict = compare(product.d, set.d, wanted.d);
+  const auto add = [&](const Verdict& other) {
+    const int64_t elements = verdict.elements + other.elements, mismatches = verdict.mismatches + other.mismatches;
+    if (verdict.ok && !other.ok) verdict = other;
+    verdict.elements = elements, verdict.mismatches = mismatches;
+  };
+  if (product.gate_gradient) add(compare(product.gate_gradient->x, set.gate_x, wanted.x));
+  if (product.weight_gradient) add(compare(product.weight_gradient->dweights, set.dweights, wanted.dweights));
   return verdict;
 }
 
@@ -206,8 +207,7 @@ Verdict compare_exact(const Product& product, const Operand& operand, const Outp
                       ThreadPool& pool) {
   const Result result(product, operand, output);
   // The exponential isn't exact: beside a tie it may round to a neighbour.
-  const double unit =
-      product.activation == Activation::none ? 0 : std::ldexp(1, 1 - significand_bits(operand.type.dtype));
+  const double unit = has_activation(product) ? std::ldexp(1, 1 - significand_bits(operand.type.dtype)) : 0;
   const Tally tally =
       scan(result, operand.type.dtype, wanted.data(), pool, [&](int64_t, float right, float got, const Tally&) {
         if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(right)) return false;
@@ -261,7 +261,7 @@ Verdict compare_close(const Product& product, const Operand& operand, const Outp
 Tolerance tolerance(const Product& product, const Operand& result, int64_t terms) {
   const int bits = significand_bits(result.type.dtype);
   const bool twice = product.weighting == Weighting::rounded_result;
-  const double gated = product.activation == Activation::none ? 1 : kGatedNoise;
+  const double gated = has_activation(product) ? kGatedNoise : 1;
   const double noise = gated * std::sqrt(static_cast<double>(terms)) * 0x1p-24;
   return {.normalised_error = (twice ? 2 : 1) * std::ldexp(1, -bits) + kNormNoise * noise,
           .ulps = (twice ? kUlpsTwoRoundings : kUlpsOneRounding) +
@@ -269,15 +269,15 @@ Tolerance tolerance(const Product& product, const Operand& result, int64_t terms
 }
 
 Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  return of_all_results(product, [&](const Operand& operand, bool d) {
-    return compare_exact(product, operand, d ? set.d : set.dweights, d ? wanted.d : wanted.dweights, pool);
+  return of_all_results(product, set, wanted, [&](const Operand& operand, const Output& output, const Buffer& right) {
+    return compare_exact(product, operand, output, right, pool);
   });
 }
 
 Verdict compare_close(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  return of_all_results(product, [&](const Operand& operand, bool d) {
-    return compare_close(product, operand, d ? set.d : set.dweights, d ? wanted.d : wanted.dweights, pool,
-                         d ? 0 : wanted.dweights_rms);
+  return of_all_results(product, set, wanted, [&](const Operand& operand, const Output& output, const Buffer& right) {
+    return compare_close(product, operand, output, right, pool,
+                         operand.matrix == LayerMatrix::dweights ? wanted.dweights_rms : 0);
   });
 }
 

@@ -14,6 +14,7 @@ namespace moetune {
 /// What a launch must write, by result_rows.
 struct Reference {
   Buffer d;         // [result_rows of D, N]
+  Buffer x;         // [rows, N] of the gradient of gates; without it: empty
   Buffer dweights;  // [slots] floats; without the weights' gradient: empty
   // Root mean square that dweights have if the signs of their terms are random: a few may all be small by chance.
   double dweights_rms = 0;

@@ -197,6 +197,43 @@ void multiply_by_x(const Product& product, const Matrices& matrices, float* sums
   });
 }
 
+/// D's rows of the gradients of gates and ups, X again, and dweights where the product has them.
+void multiply_by_slopes(const Product& product, const Matrices& matrices, const float* sums, int threads,
+                        ThreadPool& pool) {
+  const GateGradient& gate = *product.gate_gradient;
+  const int64_t n = product.n;
+  const Dtype dtype = gate.x.type.dtype;
+  if (product.weight_gradient) std::fill_n(matrices.dweights, product.slots, 0.0F);
+  pool.for_each(threads, routed_rows(product), [&](int, int64_t i) {
+    const Place place = place_of(product, product.d, i);
+    std::vector<float> h(static_cast<size_t>(2 * n)), dh(h.size()), x(static_cast<size_t>(n));
+    input_h(product, matrices).unpack(place.expert, place.row, 0, 2 * n, h.data());
+    const float weight =
+        weights_result(product) ? weight_of_row(product, matrices.topk_weights, place.expert, place.row) : 1;
+    double total = 0;
+    for (int64_t column = 0; column < n; ++column) {
+      const auto at = pair_at(gate.interleaved, n, column);
+      const auto g = static_cast<double>(h[static_cast<size_t>(at.gate)]),
+                 u = static_cast<double>(h[static_cast<size_t>(at.up)]);
+      const auto sum = static_cast<double>(sums[i * n + column]), weighted = sum * static_cast<double>(weight);
+      const Slopes slope = slopes(gate.activation, g, u);
+      float& one = x[static_cast<size_t>(column)];
+      one = round_to(dtype, static_cast<float>(activate(gate.activation, g, u)));
+      total += sum * static_cast<double>(one);
+      dh[static_cast<size_t>(at.gate)] = static_cast<float>(weighted * slope.gate);
+      dh[static_cast<size_t>(at.up)] = static_cast<float>(weighted * slope.up);
+    }
+    if (product.weight_gradient)
+      matrices.dweights[product.gather_indices[static_cast<size_t>(i)]] = static_cast<float>(total);
+    const auto put = [&](const Operand& operand, void* memory, const std::vector<float>& values) {
+      const int64_t row = memory_row(product, operand, place.expert, place.row);
+      from_floats(dtype, values.data(), operand.columns, static_cast<std::byte*>(memory) + row * row_bytes(operand));
+    };
+    put(product.d, matrices.d, dh);
+    put(gate.x, matrices.gate_x, x);
+  });
+}
+
 /// D's rows from sums with their bias, gates and ups joined. Changes the sums.
 void finish_rows(const Product& product, const Matrices& matrices, float* sums, int threads, ThreadPool& pool) {
   pool.for_each(threads, routed_rows(product), [&](int, int64_t i) {
@@ -250,6 +287,8 @@ void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKno
   run_tasks({.product = first, .matrices = to_sums, .knobs = knobs}, pool, workspace);
   if (is_finished(product))
     finish_rows(product, matrices, sums, knobs.threads, pool);
+  else if (product.gate_gradient)
+    multiply_by_slopes(product, matrices, sums, knobs.threads, pool);
   else if (sums_slots(product))
     add_slots(product, matrices, sums, knobs.threads, pool);
   else

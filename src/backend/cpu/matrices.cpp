@@ -96,6 +96,10 @@ Input input_x(const Product& product, const Matrices& matrices) {
   return {.product = product, .operand = product.weight_gradient->x, .data = matrices.x};
 }
 
+Input input_h(const Product& product, const Matrices& matrices) {
+  return {.product = product, .operand = product.gate_gradient->h, .data = matrices.h};
+}
+
 std::vector<float> bias_of(const Product& product, const Matrices& matrices, int64_t expert) {
   std::vector<float> values(static_cast<size_t>(product.n));
   const Operand& bias = *product.bias;

@@ -99,8 +99,12 @@ OperandSet make_set(const Product& product, Values values, ThreadPool& pool, con
                  .a_scales = make_scales(product, product.a, values),
                  .b_scales = make_scales(product, product.b, values)};
   if (product.bias) set.bias = input(*product.bias, &OperandSet::bias);
+  if (product.gate_gradient) {
+    set.h = input(product.gate_gradient->h, &OperandSet::h);
+    set.gate_x = make_output(product.gate_gradient->x);
+  }
   if (product.weight_gradient) {
-    set.x = input(product.weight_gradient->x, &OperandSet::x);
+    if (!product.gate_gradient) set.x = input(product.weight_gradient->x, &OperandSet::x);
     set.dweights = make_output(product.weight_gradient->dweights);
   }
   reset_output(product, set, pool);
@@ -110,6 +114,7 @@ OperandSet make_set(const Product& product, Values values, ThreadPool& pool, con
 void reset_output(const Product& product, const OperandSet& set, ThreadPool& pool) {
   set.d.reset(pool);
   if (product.weight_gradient) set.dweights.reset(pool);
+  if (product.gate_gradient) set.gate_x.reset(pool);
   if (product.accumulates)
     for_pieces(pool, 0, product.d.rows * product.d.columns,
                [&](int64_t first, int64_t count) { fill(product, product.d, set.values, first, count, set.d.data()); });
@@ -123,6 +128,10 @@ MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t
   if (product.bias) plan.set_bytes += used_bytes(product, *product.bias);
   if (takes_another_pass(product) || is_finished(product))
     plan.partial_bytes = kFloat * routed_rows(product) * product.n;
+  if (const auto& gate = product.gate_gradient) {
+    plan.set_bytes += used_bytes(product, gate->h) + output_bytes(gate->x);
+    plan.reference_bytes += result_rows(product, gate->x) * (row_bytes(gate->x) + 4 * gate->x.columns);
+  }
   if (const auto& gradient = product.weight_gradient) {
     plan.set_bytes += used_bytes(product, gradient->x) + output_bytes(gradient->dweights);
     plan.reference_bytes += 2 * gradient->dweights.rows * kFloat;
@@ -163,6 +172,8 @@ Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weigh
           .a_scales = set.a_scales.as<float>(),
           .b_scales = set.b_scales.as<float>(),
           .x = set.x.data(),
+          .h = set.h.data(),
+          .gate_x = set.gate_x.data(),
           .bias = set.bias.data(),
           .dweights = reinterpret_cast<float*>(set.dweights.data())};
 }

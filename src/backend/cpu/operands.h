@@ -22,7 +22,9 @@ struct Matrices {
   const float* topk_weights = nullptr;  // [slots], where the product is weighted
   const float* a_scales = nullptr;      // [scale_count], where the operand has scales
   const float* b_scales = nullptr;
-  const void* x = nullptr;     // with the weights' gradient
+  const void* x = nullptr;     // with the weights' gradient, without that of gates
+  const void* h = nullptr;     // with the gradient of gates
+  void* gate_x = nullptr;      // its X
   const void* bias = nullptr;  // where the product has one
   float* dweights = nullptr;  // [slots], the same
 };
@@ -50,6 +52,8 @@ Input input_b(const Product& product, const Matrices& matrices);
 Input input_x(const Product& product, const Matrices& matrices);
 /// The bias of an expert's columns.
 std::vector<float> bias_of(const Product& product, const Matrices& matrices, int64_t expert);
+/// The H of the gradient of gates.
+Input input_h(const Product& product, const Matrices& matrices);
 /// What is in D before a launch that accumulates.
 Input input_d(const Product& product, const Matrices& matrices);
 
@@ -65,7 +69,9 @@ struct OperandSet {
   Values values = Values::random;
   Buffer a_scales;  // without scales: empty
   Buffer b_scales;
-  Buffer x = {};         // without the weights' gradient: empty
+  Buffer x = {};         // without the weights' gradient, or with that of gates: empty
+  Buffer h = {};         // without the gradient of gates: empty
+  Output gate_x = {};    // the same
   Buffer bias = {};      // without a bias: empty
   Output dweights = {};  // the same
 };

@@ -88,16 +88,31 @@ struct Dot {
   double sum = 0;
   double squares = 0;  // of its terms
 };
-Dot dot(const Product& product, const Matrices& matrices, int64_t expert, int64_t row, const double* sums) {
-  std::vector<float> x(static_cast<size_t>(product.n));
-  input_x(product, matrices).unpack(expert, row, 0, product.n, x.data());
+Dot dot(const std::vector<float>& x, const double* sums) {
   Dot result;
-  for (int64_t column = 0; column < product.n; ++column) {
-    const double term = sums[column] * static_cast<double>(x[static_cast<size_t>(column)]);
+  for (size_t column = 0; column < x.size(); ++column) {
+    const double term = sums[column] * static_cast<double>(x[column]);
     result.sum += term;
     result.squares += term * term;
   }
   return result;
+}
+
+/// A gate and an up of H, and where they stand in their row.
+struct Joint {
+  double gate, up;
+  JoinedColumns at;
+};
+std::vector<Joint> joints_of(const Product& product, const Matrices& matrices, int64_t expert, int64_t row) {
+  std::vector<float> h(static_cast<size_t>(2 * product.n));
+  input_h(product, matrices).unpack(expert, row, 0, 2 * product.n, h.data());
+  std::vector<Joint> joints;
+  for (int64_t column = 0; column < product.n; ++column) {
+    const JoinedColumns at = pair_at(product.gate_gradient->interleaved, product.n, column);
+    const auto value = [&](int64_t of) { return static_cast<double>(h[static_cast<size_t>(of)]); };
+    joints.push_back({value(at.gate), value(at.up), at});
+  }
+  return joints;
 }
 
 /// A reference whose D has elements of `dtype`: finish(sum, weight of its row, what is in D before) gives an element. A
@@ -105,7 +120,9 @@ Dot dot(const Product& product, const Matrices& matrices, int64_t expert, int64_
 template <class Finish>
 Reference reference(const Product& product, const Matrices& matrices, Dtype dtype, ThreadPool& pool, Finish&& finish) {
   const int64_t n = product.d.columns, rows = result_rows(product, product.d);
+  const auto& gate = product.gate_gradient;
   Reference result{.d = Buffer(rows * n * size_bytes(dtype)),
+                   .x = Buffer(gate ? rows * product.n * size_bytes(dtype) : 0),
                    .dweights = Buffer(product.weight_gradient ? product.slots * 4 : 0)};
   const auto put = [&](int64_t row, const std::vector<float>& values) {
     from_floats(dtype, values.data(), n, result.d.data() + row * n * size_bytes(dtype));
@@ -114,8 +131,19 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
   std::vector<double> dot_squares(product.weight_gradient ? product.gather_indices.size() : 0);
   for_rows(product, matrices, pool, [&](int64_t expert, int64_t row, int64_t in_order, const double* sums) {
     const auto slot = [&] { return product.gather_indices[static_cast<size_t>(in_order)]; };
+    std::vector<float> x(static_cast<size_t>(product.n));
+    std::vector<Joint> joints;
+    if (gate) {
+      joints = joints_of(product, matrices, expert, row);
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<float>(activate(gate->activation, joints[i].gate, joints[i].up));
+      from_floats(dtype, x.data(), product.n, result.x.data() + in_order * product.n * size_bytes(dtype));
+      for (float& one : x) one = round_to(gate->x.type.dtype, one);
+    } else if (product.weight_gradient) {
+      input_x(product, matrices).unpack(expert, row, 0, product.n, x.data());
+    }
     if (product.weight_gradient) {
-      const Dot one = dot(product, matrices, expert, row, sums);
+      const Dot one = dot(x, sums);
       result.dweights.as<float>()[slot()] = static_cast<float>(one.sum);
       dot_squares[static_cast<size_t>(in_order)] = one.squares;
     }
@@ -131,11 +159,16 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
     const auto sum = [&](int64_t column) {
       return sums[column] + (bias.empty() ? 0.0 : static_cast<double>(bias[static_cast<size_t>(column)]));
     };
-    for (int64_t column = 0; column < n; ++column) {
+    for (size_t i = 0; i < joints.size(); ++i) {
+      const Slopes slope = slopes(gate->activation, joints[i].gate, joints[i].up);
+      values[static_cast<size_t>(joints[i].at.gate)] = finish(sums[i] * slope.gate, weight, 0);
+      values[static_cast<size_t>(joints[i].at.up)] = finish(sums[i] * slope.up, weight, 0);
+    }
+    for (int64_t column = 0; !gate && column < n; ++column) {
       float& value = values[static_cast<size_t>(column)];
-      const auto [gate, up] = joined(product, column);
+      const auto [first, second] = joined(product, column);
       value = finish(
-          product.activation == Activation::none ? sum(column) : activate(product.activation, sum(gate), sum(up)),
+          product.activation == Activation::none ? sum(column) : activate(product.activation, sum(first), sum(second)),
           weight, value);
     }
     put(in_order, values);

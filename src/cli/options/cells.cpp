@@ -92,10 +92,15 @@ Fusion with_gate(const CellOptions& options) {
   return fusion;
 }
 
+// Of several cells of a layer: a step of training has gates in dx of down, which reads the product of up.
+bool takes_gates(Projection projection, Op op, std::span<const Op> ops) {
+  const bool trains = std::ranges::find(ops, Op::dx) != ops.end();
+  return trains ? op == Op::dx && projection == Projection::down : op == Op::fwd && projection == Projection::up;
+}
+
 Fusion fusion_of(Fusion fusion, Projection projection, bool both) {
   if (both && projection == Projection::up) fusion.permute_y = fusion.topk_weights = fusion.weight_gradient = false;
-  if (both && projection == Projection::down)
-    fusion.permute_x = fusion.sum_slots = fusion.silu = fusion.gelu = fusion.gpt_oss = fusion.interleaved = false;
+  if (both && projection == Projection::down) fusion.permute_x = fusion.sum_slots = false;
   return fusion;
 }
 
@@ -114,7 +119,6 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
   };
   const Fusion& fusion = options.fusion;
   require(fusion.by_slot, "--by-slot", Op::fwd);
-  require(!options.gated.empty(), "--gated", Op::fwd);
   require(fusion.bias, "--bias", Op::fwd);
   require(fusion.accumulate, "--accumulate", Op::dw);
   require(fusion.fp32_dw, "--fp32-dw", Op::dw);
@@ -259,8 +263,8 @@ constexpr CellOption kOptions[] = {
      &Options::zero_experts},
     {"tp", "Ranks that share each expert's width", "LIST", &Options::tp},
     {"ep", "Ranks that share the experts", "LIST", &Options::ep},
-    {"gated", "Y = act(gate) * up, of one product: silu, gelu, gpt-oss (of up)", "ACTIVATION", &Options::gated,
-     gated_words},
+    {"gated", "Y = act(gate) * up of one product: silu, gelu, gpt-oss (of up; of dx of down the gradient)",
+     "ACTIVATION", &Options::gated, gated_words},
     {"interleaved", "Rows of W are gate and up by turns, not all gates first (--gated)", &Fusion::interleaved},
     {"bias", "Add a bias to the sums: [experts, n]", &Fusion::bias},
     {"permute_x", "Gather rows of X while loading (only for up, if both projections are listed)", &Fusion::permute_x},
@@ -336,10 +340,9 @@ std::vector<Cell> all_cells(const CellOptions& options) {
           for (const Op op : ops)
             for (const Layer& layer : layers_of(model, projection, op, tp, ep, dtypes, options)) {
               Shape shape{layer, op, fusion_of(with_gate(options), projection, both)};
-              if (op != Op::fwd && ops.size() > 1) {
-                Fusion& fusion = shape.fusion;
-                fusion.by_slot = fusion.silu = fusion.gelu = fusion.gpt_oss = fusion.interleaved = fusion.bias = false;
-              }
+              if (op != Op::fwd && ops.size() > 1) shape.fusion.by_slot = shape.fusion.bias = false;
+              if ((both || ops.size() > 1) && !takes_gates(projection, op, ops))
+                shape.fusion.silu = shape.fusion.gelu = shape.fusion.gpt_oss = shape.fusion.interleaved = false;
               if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
               if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
               if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is

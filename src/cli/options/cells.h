@@ -87,9 +87,9 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title = "C
 /// The product, in the order model, tp, ep, projection, op, dtype, scales, dtype of Y, routing, tokens; duplicates
 /// dropped. A trace that names no layer becomes one cell per recorded layer, and without --tokens has its recorded
 /// count; --filter leaves those whose id it takes. Without --dtype, cells have the format of the model's checkpoint,
-/// and bf16 for gradients. With both projections, permute_x, gates and sum_slots go to up, permute_y, topk_weights and
-/// weight_gradient to down; with several ops, gates, bias and by_slot go to fwd, accumulate and fp32_dw to dw, sum_slots
-/// and weight_gradient to dx. Of a suite, the products of its parts one after another; --seed is for those that name
+/// and bf16 for gradients. With both projections, permute_x and sum_slots go to up, permute_y, topk_weights and
+/// weight_gradient to down; with several ops, bias and by_slot go to fwd, accumulate and fp32_dw to dw, sum_slots and
+/// weight_gradient to dx; gates go to fwd of up or, where dx is listed, to dx of down. Of a suite, the products of its parts one after another; --seed is for those that name
 /// none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 

@@ -217,6 +217,7 @@ Expression rows_expression(const Product& product, const Operand& operand) {
 }
 
 Expression columns_expression(const Product& product, const Operand& operand) {
+  if (operand.matrix == LayerMatrix::h || operand.matrix == LayerMatrix::dh) return 2 * letter(operand.column_axis);
   const int64_t joined = operand.matrix == product.d.matrix ? joined_columns(product) : 1;
   return joined == 1 ? letter(operand.column_axis) : letter(operand.column_axis) / Expression(joined);
 }

@@ -144,6 +144,60 @@ TEST(Products, MayHaveWhatNoOptionAsksFor) {
       }
 }
 
+// The three loops differ: they take derivatives by differences.
+TEST(GateGradient, IsTheDerivativeOfTheGate) {
+  for (const Fusion& fusion : kGateGradients)
+    for (const Dtype dtype : kDtypes)
+      for (const Values values : {Values::integer, Values::random})
+        for (const HardRouting& routing : hard_routings()) {
+          SCOPED_TRACE(routing.name + ", " + text(fusion) + ", " + std::string(name(dtype)));
+          const Problem problem = routing.problem(
+              {.dtype = dtype, .fusion = fusion, .n = 33, .k = 21, .op = Op::dx, .projection = Projection::down});
+          Multiplication m(problem, values);
+          m.run(candidate(24, 64, 32, 2));
+          const double ulp = std::ldexp(1, 1 - significand_bits(dtype)) + 1e-5;
+          const auto expect_near = [&](double got, double want, double unit) {
+            EXPECT_NEAR(got, want, unit * std::abs(want) + 1e-5 * (1 + std::abs(want)));
+          };
+          const Reference exact = m.unrounded();
+          const auto x_bytes = size_bytes(dtype);
+          for (int64_t row = 0; row < routed_rows(m.product); ++row) {
+            for (int64_t column = 0; column < 42; ++column) {
+              const double want = m.wanted.at(row, column).exact;
+              expect_near(static_cast<double>(m.element(row, column)), want, ulp);
+              expect_near(static_cast<double>(exact.d.as<float>()[row * 42 + column]), want, 1e-6);
+            }
+            for (int64_t column = 0; column < 21; ++column) {
+              float got = 0;
+              to_floats(dtype, m.set.gate_x.data() + (row * 21 + column) * x_bytes, 1, &got);
+              expect_near(static_cast<double>(got), m.wanted.x[static_cast<size_t>(row * 21 + column)], ulp);
+            }
+          }
+          for (size_t slot = 0; slot < m.wanted.dweights.size(); ++slot)
+            expect_near(static_cast<double>(m.dweight(static_cast<int64_t>(slot))), m.wanted.dweights[slot], 1e-3);
+          const Verdict verdict = values == Values::integer ? m.exact() : m.close();
+          EXPECT_TRUE(verdict.ok) << verdict.reason;
+          EXPECT_EQ(verdict.elements, m.elements());
+        }
+}
+
+TEST(GateGradient, OfWrongRowsIsSeen) {
+  const Fusion fusion = kGateGradients[1];
+  Multiplication m(
+      problem_of_rows(
+          {7, 0, 20, 21},
+          {.dtype = Dtype::bf16, .fusion = fusion, .n = 40, .k = 56, .op = Op::dx, .projection = Projection::down}, 2),
+      Values::integer);
+  m.run(candidate(24, 64, 32, 2));
+  ASSERT_TRUE(m.exact().ok);
+  const std::byte kept = m.set.gate_x.data()[1];
+  m.set.gate_x.data()[1] ^= std::byte{0x40};
+  EXPECT_NE(m.exact().reason.find("elements of X differ"), std::string::npos) << m.exact().reason;
+  m.set.gate_x.data()[1] = kept;
+  m.put(3, 5, m.element(3, 5) * 2 + 1);
+  EXPECT_FALSE(m.exact().ok);
+}
+
 TEST(Dw, SumsOverMoreTermsThanTheReferenceHolds) {
   const Problem p = problem_of_rows({5000, 3}, {.dtype = Dtype::fp32, .n = 2, .k = 3, .op = Op::dw}, 1);
   Multiplication m(p, Values::integer);

@@ -27,6 +27,10 @@ constexpr Fusion kWeighted = {.permute_y = true, .topk_weights = true};
 constexpr Fusion kSummed = {.permute_x = true, .sum_slots = true};
 constexpr Fusion kWithGradient = {.permute_y = true, .topk_weights = true, .weight_gradient = true};
 constexpr Fusion kBySlot[] = {{.permute_x = true, .by_slot = true}, {.topk_weights = true, .by_slot = true}};
+constexpr Fusion kGateGradients[] = {
+    {.silu = true},
+    {.permute_y = true, .topk_weights = true, .weight_gradient = true, .gelu = true, .interleaved = true},
+    {.permute_y = true, .topk_weights = true, .gpt_oss = true}};
 constexpr Fusion kFinished[] = {{.permute_x = true, .silu = true},
                                 {.gelu = true, .interleaved = true, .bias = true},
                                 {.by_slot = true, .gpt_oss = true, .bias = true},
@@ -41,6 +45,7 @@ struct Setting {
   int64_t ep = 1;
   uint64_t seed = 5;
   Op op = Op::fwd;
+  Projection projection = Projection::up;
 };
 
 /// tokens and top_k as the rows need them: the expert with most rows bounds the tokens from below.
@@ -48,6 +53,7 @@ inline Problem problem_of_rows(const std::vector<int32_t>& m_sizes, const Settin
   const int64_t rows = std::accumulate(m_sizes.begin(), m_sizes.end(), int64_t{0});
   Problem problem;
   problem.shape.layer = {.model = "custom",
+                         .projection = s.projection,
                          .experts = static_cast<int64_t>(m_sizes.size()),
                          .top_k = top_k,
                          .n = s.n,
@@ -63,8 +69,14 @@ inline Problem problem_of_rows(const std::vector<int32_t>& m_sizes, const Settin
 inline Problem problem_of(const std::string& routing, int64_t tokens, int64_t experts, int64_t top_k,
                           const Setting& s) {
   Cell cell;
-  cell.shape.layer = {
-      .model = "custom", .experts = experts, .top_k = top_k, .n = s.n, .k = s.k, .dtype = s.dtype, .ep = s.ep};
+  cell.shape.layer = {.model = "custom",
+                      .projection = s.projection,
+                      .experts = experts,
+                      .top_k = top_k,
+                      .n = s.n,
+                      .k = s.k,
+                      .dtype = s.dtype,
+                      .ep = s.ep};
   cell.shape.op = s.op;
   cell.shape.fusion = s.fusion;
   cell.tokens = tokens;
@@ -112,6 +124,8 @@ struct Wanted {
   std::vector<std::optional<Element>> elements;  // [rows in memory, columns]; nothing where nobody writes
   std::vector<double> dweights = {};             // [slots], with the weights' gradient
 
+  std::vector<double> x = {};  // [rows in order, k], with the gradient of gates
+
   Element& at(int64_t row, int64_t column) {
     auto& element = elements[static_cast<size_t>(row * columns + column)];
     if (!element) element.emplace();
@@ -143,11 +157,13 @@ class Loops {
     Wanted wanted = empty(fusion_.sum_slots ? p_.routing.tokens
                           : by_slot         ? slots(p_)
                                             : ragged,
-                          gated ? n / 2
-                          : fwd ? n
-                                : k);
+                          gated && fwd ? n / 2
+                          : fwd        ? n
+                          : gated      ? 2 * k
+                                       : k);
     if (fusion_.sum_slots) std::fill(wanted.elements.begin(), wanted.elements.end(), Element());
     if (fusion_.weight_gradient) wanted.dweights.resize(static_cast<size_t>(slots(p_)));
+    if (gated && !fwd) return gate_gradient(std::move(wanted));
     for (const Row& r : rows_)
       for (int64_t column = 0; column < wanted.columns; ++column) {
         const auto sum_of = [&](int64_t of) {
@@ -195,6 +211,28 @@ class Loops {
       element.rounded = round_to(wanted.dtype, static_cast<float>(element.exact) + before);
       element.exact += before;
     }
+    return wanted;
+  }
+
+  // By differences of `gate`, which is smooth but for the limits of gpt_oss.
+  Wanted gate_gradient(Wanted wanted) const {
+    const int64_t n = p_.shape.layer.n, k = p_.shape.layer.k;
+    for (const Row& r : rows_)
+      for (int64_t column = 0; column < k; ++column) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; ++i) sum += dy(r, i) * w(r.expert, i, column);
+        const int64_t first = fusion_.interleaved ? 2 * column : column;
+        const int64_t second = fusion_.interleaved ? first + 1 : first + k;
+        const double g = value(kStreamX, r.place * 2 * k + first), u = value(kStreamX, r.place * 2 * k + second);
+        const double step = 1e-4, weighted = sum * (fusion_.topk_weights ? static_cast<double>(topk(r)) : 1.0);
+        const double of_gate = (gate(g + step, u) - gate(g - step, u)) / (2 * step);
+        const double of_up = (gate(g, u + step) - gate(g, u - step)) / (2 * step);
+        for (const auto& [at, slope] : {std::pair(first, of_gate), {second, of_up}})
+          wanted.at(r.place, at) = {weighted * slope, round_to(wanted.dtype, static_cast<float>(weighted * slope))};
+        wanted.x.push_back(gate(g, u));
+        if (fusion_.weight_gradient)
+          wanted.dweights[static_cast<size_t>(r.slot)] += sum * round_to(wanted.dtype, static_cast<float>(gate(g, u)));
+      }
     return wanted;
   }
 
@@ -294,7 +332,8 @@ struct Multiplication {
   float dweight(int64_t slot) const { return reinterpret_cast<const float*>(set.dweights.data())[slot]; }
   void put_dweight(int64_t slot, float value) { reinterpret_cast<float*>(set.dweights.data())[slot] = value; }
   int64_t elements() const {
-    return result_rows(product, product.d) * product.d.columns + static_cast<int64_t>(wanted.dweights.size());
+    return result_rows(product, product.d) * product.d.columns + static_cast<int64_t>(wanted.dweights.size()) +
+           static_cast<int64_t>(wanted.x.size());
   }
   /// The first element in memory that is not what the loops want, in words; "" where there is none.
   std::string difference() const {
