@@ -35,6 +35,19 @@ __device__ __forceinline__ float activate(int activation, float gate, float up) 
   return most / (1 + expf(-1.702f * most)) * (fminf(fmaxf(up, -7), 7) + 1);
 }
 
+// Its derivatives by gate and by up.
+__device__ __forceinline__ float2 slopes(int activation, float gate, float up) {
+  if (activation == 2) {
+    const float below = (1 + erff(gate * 0.70710678118654752f)) / 2;
+    return {(below + gate * expf(-gate * gate / 2) * 0.39894228040143268f) * up, gate * below};
+  }
+  const bool limited = activation == 3;
+  const float slope = limited ? 1.702f : 1, g = limited ? fminf(gate, 7) : gate;
+  const float s = 1 / (1 + expf(-slope * g)), of_gate = s + slope * g * s * (1 - s);
+  if (!limited) return {of_gate * up, g * s};
+  return {gate <= 7 ? of_gate * (fminf(fmaxf(up, -7), 7) + 1) : 0, fabsf(up) <= 7 ? g * s : 0};
+}
+
 // `count` neighbours of a row of any element as they are loaded and stored at once.
 template <class Element, int count>
 struct alignas(sizeof(Element) * count) Vector {
@@ -102,12 +115,66 @@ __device__ __forceinline__ void sum_slots(Element* out, const float* sums, const
     }
 }
 
+// The sum over the threads of a block, of at most 1024, in an order that depends on their number alone; for thread 0.
+__device__ __forceinline__ float block_sum(float value) {
+  __shared__ float of_warp[32];
+  for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(~0u, value, step);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (int warp = 1; warp < blockDim.x / 32; ++warp) value += of_warp[warp];
+  __syncthreads();
+  return value;
+}
+
+// For each row: dh [2 width] = round(sums * weight * the derivatives at h [2 width]), x = round(activate(h)), and, where
+// there is a gradient of weights, gradient[slot] = the dot product of sums and the x of h's element. Without weights
+// rows are not weighted. One block a row.
+template <int count, class Out, class Element>
+__device__ __forceinline__ void gate_gradient(Out* dh, Out* x, float* gradient, const float* sums, const Element* h,
+                                              const int* slots, const float* weights, int activation, bool interleaved,
+                                              int rows, long long width) {
+  for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+    const int slot = slots[row];
+    if (slot < 0) continue;
+    const float weight = weights ? weights[slot] : 1;
+    const Element* const from = h + row * 2 * width;
+    Out* const to = dh + row * 2 * width;
+    float product = 0;
+    for (long long j = threadIdx.x * count; j < width; j += blockDim.x * count) {
+      const long long first = interleaved ? 2 * j : j, second = interleaved ? first + count : j + width;
+      using Elements = Vector<Element, count>;
+      using Outs = Vector<Out, count>;
+      const Elements pairs[2] = {*reinterpret_cast<const Elements*>(from + first),
+                                 *reinterpret_cast<const Elements*>(from + second)};
+      const auto sum = *reinterpret_cast<const Vector<float, count>*>(sums + row * width + j);
+      Outs d[2], again;
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        const int at = interleaved ? 2 * i : i, next = interleaved ? 2 * i + 1 : i + count;
+        const float gate = to_float(pairs[at / count].of[at % count]), up = to_float(pairs[next / count].of[next % count]);
+        const float value = activate(activation, gate, up);
+        const float2 slope = slopes(activation, gate, up);
+        again.of[i] = round_to<Out>(value);
+        product += sum.of[i] * to_float(round_to<Element>(value));
+        d[at / count].of[at % count] = round_to<Out>(sum.of[i] * weight * slope.x);
+        d[next / count].of[next % count] = round_to<Out>(sum.of[i] * weight * slope.y);
+      }
+      *reinterpret_cast<Outs*>(to + first) = d[0];
+      *reinterpret_cast<Outs*>(to + second) = d[1];
+      *reinterpret_cast<Outs*>(x + row * width + j) = again;
+    }
+    if (!gradient) continue;
+    product = block_sum(product);
+    if (threadIdx.x == 0) gradient[slot] = product;
+  }
+}
+
 // For each row: out = round(sums * weight), and gradient[slot] = the dot product of sums and x, added in an order that
 // depends on the number of threads alone. One block a row, of at most 1024 threads.
 template <class Element>
 __device__ __forceinline__ void weigh_rows(Element* out, float* gradient, const float* sums, const Element* x,
                                            const int* slots, const float* weights, int rows, long long width) {
-  __shared__ float of_warp[32];
   for (int row = blockIdx.x; row < rows; row += gridDim.x) {
     const int slot = slots[row];
     if (slot < 0) continue;
@@ -118,14 +185,8 @@ __device__ __forceinline__ void weigh_rows(Element* out, float* gradient, const 
       product += sum * to_float(x[row * width + j]);
       out[row * width + j] = round_to<Element>(sum * weight);
     }
-    for (int step = 16; step > 0; step /= 2) product += __shfl_down_sync(~0u, product, step);
-    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = product;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      for (int warp = 1; warp < blockDim.x / 32; ++warp) product += of_warp[warp];
-      gradient[slot] = product;
-    }
-    __syncthreads();
+    product = block_sum(product);
+    if (threadIdx.x == 0) gradient[slot] = product;
   }
 }
 

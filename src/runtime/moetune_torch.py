@@ -131,7 +131,7 @@ class _Prepared(moetune_kernels.Prepared):
 
 
 _NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "bias", "x_scales", "w_scales"),
-          "dx": ("dy", "w", "dx", "x", "m_sizes", "gather_indices", "topk_weights", "dweights"),
+          "dx": ("dy", "w", "dx", "x", "m_sizes", "gather_indices", "topk_weights", "dweights", "h", "dh"),
           "dw": ("dy", "x", "dw", "m_sizes", "gather_indices", "topk_weights")}
 
 
@@ -301,12 +301,12 @@ def _keep(ctx, inputs, output):
     ctx.rest = folder, top_k, fusion, zero_rest, (_local.used, _local.skew)
 
 
-def _backward(ctx, dy):
+def _backward(ctx, dy, gradients=None):
     """With the workspace and the skew of the forward pass, in whose thread it need not run."""
     before = _local.used, _local.skew
     _local.used, _local.skew = ctx.rest[-1]
     try:
-        return _gradients(ctx, dy)
+        return (gradients or _gradients)(ctx, dy.contiguous())
     finally:
         _local.used, _local.skew = before
 
@@ -314,7 +314,7 @@ def _backward(ctx, dy):
 def _gradients(ctx, dy):
     x, w, m_sizes, gather_indices, topk_weights = ctx.saved_tensors
     folder, top_k, fusion, zero_rest, _ = ctx.rest
-    dy, eager = dy.contiguous(), _eager(dy, x)
+    eager = _eager(dy, x)
     _, needs_x, needs_w, _, _, needs_weights, *_ = ctx.needs_input_grad
     dx = dw = dweights = None
     if needs_x or needs_weights:
@@ -388,6 +388,49 @@ def _activated(hidden, activation, interleaved):
     return getattr(torch.nn.functional, activation)(gate) * up
 
 
+def _steps(folder, dy, w, h, m_sizes, gather_indices, topk_weights, top_k, fusion):
+    """dH, X and the gradient of the weights: dx of down with the gradients of gate and up."""
+    rows = gather_indices.numel()
+    dh, x = torch.zeros_like(h), h.new_zeros((rows, w.shape[2]))
+    dweights = dy.new_empty(rows, dtype=torch.float32)
+    _launch(folder, "dx", fusion, w.shape, top_k, rows, dy, w, None, x, m_sizes, gather_indices, topk_weights, dweights, h,
+            dh)
+    return dh, x, dweights
+
+
+def _gradients_of_experts(ctx, dy):
+    x, up, down, h, m_sizes, gather, weights = ctx.saved_tensors
+    folder, top_k, (fusion, sums, zero_rest), _ = ctx.rest
+    _, needs_x, needs_up, needs_down, *_ = ctx.needs_input_grad
+    dh, hidden, dweights = _steps(folder, dy, down, h, m_sizes, gather, weights, top_k, fusion)
+    dx = dup = ddown = None
+    if needs_down:
+        ddown = _dw(folder, dy, hidden, m_sizes, gather, weights, top_k, "permute_y+topk_weights")
+    if needs_x:
+        dx, _ = _dx(folder, dh, up, x, m_sizes, gather, None, top_k, "permute_x" + "+sum_slots" * sums,
+                    zero_rest or not sums)
+        dx = dx if sums else dx.view(-1, top_k, dx.shape[1]).sum(1)
+    if needs_up:
+        dup = _dw(folder, dh, x, m_sizes, gather, None, top_k, "permute_x")
+    return None, dx, dup, ddown, None, None, dweights.view(weights.shape), None, None, None, None, None
+
+
+class _Experts(torch.autograd.Function):
+    """Both GEMMs in eager mode: H is kept between the passes, and X made again from it."""
+    @staticmethod
+    def forward(ctx, folder, x, up, down, m_sizes, gather, weights, top_k, fusion, activation, interleaved, zero_rest):
+        h = _forward(folder, x, up, m_sizes, gather, None, top_k, "permute_x")
+        sums = _has(folder, x.device, "dx", "permute_x+sum_slots", up.shape, x.dtype, top_k)
+        ctx.save_for_backward(x, up, down, h, m_sizes, gather, weights)
+        ctx.rest = folder, top_k, (fusion, sums, zero_rest), (_local.used, _local.skew)
+        return _forward(folder, _activated(h, activation, interleaved), down, m_sizes, gather, weights, top_k,
+                        "permute_y+topk_weights", zero_rest)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return _backward(ctx, dy, _gradients_of_experts)
+
+
 def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", interleaved=False, up_bias=None,
             down_bias=None, first_expert=0, part_of_experts=False):
     """The experts of a layer, [tokens, hidden]: for each token the weighted sum of what its experts make of it. x [tokens,
@@ -395,18 +438,28 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
     topk_ids and topk_weights [tokens, top_k]; activation "silu", "gelu" or "gpt_oss"; biases [experts, n]. With
     part_of_experts those of other experts than these, which begin at first_expert, add nothing. Needs kernels of
     "permute_x+silu" (or "permute_x", with torch's activation behind it, which gradients take) and of
-    "permute_y+topk_weights", and of dx and dw for gradients; with "+bias" where there are any."""
+    "permute_y+topk_weights", and of dx and dw for gradients; with "+bias" where there are any. Where dx of down is of
+    "permute_y+topk_weights+weight_gradient+silu" (tuned with --gated silu), it gives the gradients of gate and up, and
+    the product of up is all that is kept between the passes."""
     top_k = topk_ids.shape[1]
     m_sizes, gather = route(folder, topk_ids, up.shape[0], first_expert)
     needs_grad = torch.is_grad_enabled() and any(one.requires_grad for one in (x, up, down, topk_weights))
+    weights = topk_weights.float().reshape(-1)
+    words = [activation, *["interleaved"] * interleaved]
+    steps = "+".join(["permute_y+topk_weights+weight_gradient", *words])
+    if (needs_grad and _eager(x, up, down) and up_bias is None and down_bias is None and
+            _has(str(folder), x.device, "dx", steps, down.shape, x.dtype, top_k)):
+        y = _Experts.apply(str(folder), x.contiguous(), up.contiguous(), down.contiguous(), m_sizes, gather, weights,
+                           top_k, steps, activation, interleaved, part_of_experts)
+        return y.view(x.shape[0], top_k, -1).sum(dim=1)
     bias = ["bias"] * (up_bias is not None)
-    gated = "+".join(["permute_x", activation, *["interleaved"] * interleaved, *bias])
+    gated = "+".join(["permute_x", *words, *bias])
     fused = not needs_grad and _has(str(folder), x.device, "fwd", gated, up.shape, x.dtype, top_k)
     hidden = grouped_gemm(folder, x, up, m_sizes, gather, top_k=top_k, bias=up_bias,
                           fusion=gated if fused else "+".join(["permute_x", *bias]))
     if not fused:
         hidden = _activated(hidden, activation, interleaved)
-    y = grouped_gemm(folder, hidden, down, m_sizes, gather, topk_weights.float().reshape(-1), top_k=top_k, bias=down_bias,
+    y = grouped_gemm(folder, hidden, down, m_sizes, gather, weights, top_k=top_k, bias=down_bias,
                      fusion="permute_y+topk_weights" + "+bias" * (down_bias is not None), zero_rest=part_of_experts)
     return y.view(x.shape[0], top_k, -1).sum(dim=1)
 

@@ -169,6 +169,31 @@ print(*mt.experts("f", x.requires_grad_(), up, down, ids, weights).shape)
     assert entries(log).count("moetune_kernel") == 3
 
 
+def test_a_step_of_experts_keeps_the_product_of_up_alone(tmp_path):
+    """down is the exported layer, [E, 256, 512]; up has no kernels here, and is replaced."""
+    out, log = run(tmp_path, """
+x, up, down = rows.detach()[:T].requires_grad_(), torch.randn(E, 2 * K, K, dtype=torch.bfloat16), w
+real, calls = mt._forward, []
+def forward(folder, x, w, *rest, **more):
+    if w.shape[1] == 2 * K:
+        return torch.randn(T * k, 2 * K, dtype=torch.bfloat16)
+    return real(folder, x, w, *rest, **more)
+mt._forward = forward
+mt._dx = lambda folder, dh, up, *rest: calls.append(("dx", tuple(dh.shape), rest[-2])) or (torch.zeros(T * k, K), None)
+real_dw = mt._dw
+mt._dw = lambda folder, dy, x, *rest: calls.append(("dw", tuple(dy.shape), tuple(x.shape))) or (
+    real_dw(folder, dy, x, *rest) if dy.shape[1] == N else torch.zeros(E, dy.shape[1], x.shape[1]))
+y = mt.experts("f", x, up.requires_grad_(), down, torch.randint(0, E, (T, k)), weights)
+gradients = torch.autograd.grad(y, [x, up, down, weights], torch.ones_like(y))
+print(*[tuple(g.shape) for g in (y, *gradients)])
+print(*calls, sep="; ")
+""")
+    assert out[0] == "(16, 256) (16, 512) (6, 1024, 512) (6, 256, 512) (16, 2)"
+    assert out[1] == ("('dw', (32, 256), (32, 512)); ('dx', (32, 1024), 'permute_x'); "
+                      "('dw', (32, 1024), (16, 512))")
+    assert entries(log).count("gate_gradient") == 1 and entries(log).count("moetune_kernel") == 3
+
+
 def test_a_workspace_serves_launches_that_follow_one_another(tmp_path):
     out, log = run(tmp_path, """
 kept = mt.Workspace()

@@ -40,6 +40,11 @@ std::vector<std::pair<Shape, std::string>> wanted() {
     for (const Fusion& fusion : {Fusion{}, px, py, weighted}) list.emplace_back(shape_of(op, fusion, 6), "");
   list.emplace_back(shape_of(Op::fwd, {.permute_x = true, .silu = true}, 6), "wgmma tma_w=yes");
   list.emplace_back(shape_of(Op::fwd, {.gpt_oss = true, .interleaved = true, .bias = true}, 6), "wgmma tma_w=yes");
+  Shape gradient = shape_of(Op::dx, {}, 6);
+  gradient.layer.projection = Projection::down;
+  gradient.fusion = {.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true};
+  require_valid(gradient);
+  list.emplace_back(gradient, "");
   list.emplace_back(shape_of(Op::dx, {.permute_x = true, .sum_slots = true}, 6), "");
   list.emplace_back(shape_of(Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}, 6), "");
   list.emplace_back(shape_of(Op::dw, {.accumulate = true, .fp32_dw = true}, 6), "");

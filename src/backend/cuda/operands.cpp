@@ -106,8 +106,12 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   const int64_t sorted_b = sorted_bytes(p, p.b, o.plain.b);
   const int64_t sorted_d = sorted_bytes(p, p.d, o.plain.d);
   const int64_t references = 2 * aligned(result_rows(p, p.d) * p.d.columns * 4);
+  if (p.gate_gradient) {
+    o.x_stride = aligned(bytes_of(p.gate_gradient->x) + kGuardBytes);
+    o.h_stride = aligned(bytes_of(p.gate_gradient->h));
+  }
   if (p.weight_gradient) {
-    o.x_stride = aligned(bytes_of(p.weight_gradient->x));
+    if (!p.gate_gradient) o.x_stride = aligned(bytes_of(p.weight_gradient->x));
     o.dweights_stride = aligned(bytes_of(p.weight_gradient->dweights) + kGuardBytes);
   }
 
@@ -115,7 +119,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
 
   const auto touched = static_cast<int64_t>(bytes(p));
   const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride + o.a_scale_stride +
-                            o.b_scale_stride + o.b_zero_stride + o.bias_stride;
+                            o.b_scale_stride + o.b_zero_stride + o.bias_stride + o.h_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
   int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
@@ -136,8 +140,12 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   if (o.a_scale_stride > 0) o.a_scales = DeviceBuffer(sets * o.a_scale_stride);
   if (o.b_scale_stride > 0) o.b_scales = DeviceBuffer(sets * o.b_scale_stride);
   if (o.b_zero_stride > 0) o.b_zeros = DeviceBuffer(sets * o.b_zero_stride);
+  if (p.gate_gradient) {
+    o.x = DeviceBuffer(kGuardBytes + sets * o.x_stride);
+    o.h = DeviceBuffer(sets * o.h_stride);
+  }
   if (p.weight_gradient) {
-    o.x = DeviceBuffer(sets * o.x_stride);
+    if (!p.gate_gradient) o.x = DeviceBuffer(sets * o.x_stride);
     o.dweights = DeviceBuffer(kGuardBytes + sets * o.dweights_stride);
   }
   if (p.bias) o.bias = DeviceBuffer(sets * o.bias_stride);
@@ -168,8 +176,10 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
 void Operands::fill(Services& services, Values values, int set, cudaStream_t stream) const {
   fill_operand(services, product.a, values, set, a.data() + set * a_stride, stream);
   fill_operand(services, product.b, values, set, b.data() + set * b_stride, stream);
-  if (product.weight_gradient)
-    fill_operand(services, product.weight_gradient->x, values, set, x.data() + set * x_stride, stream);
+  if (product.gate_gradient)
+    fill_operand(services, product.gate_gradient->h, values, set, h.data() + set * h_stride, stream);
+  else if (product.weight_gradient)
+    fill_operand(services, product.weight_gradient->x, values, set, x_of(set), stream);
   if (product.bias) fill_operand(services, *product.bias, values, set, bias.data() + set * bias_stride, stream);
   const auto fill_scales = [&](const Operand& operand, const float* scales) {
     if (scales)
@@ -230,6 +240,8 @@ const char* Operands::b_zeros_of(int set) const {
 
 char* Operands::d_of(int set) const { return d.data() + kGuardBytes + set * d_stride; }
 
+char* Operands::x_of(int set) const { return x.data() + (product.gate_gradient ? kGuardBytes : 0) + set * x_stride; }
+
 float* Operands::dweights_of(int set) const { return dweights.as<float>(kGuardBytes + set * dweights_stride); }
 
 void Operands::finish(Services& services, const float* sums, int set, cudaStream_t stream) const {
@@ -243,12 +255,13 @@ void Operands::finish(Services& services, const float* sums, int set, cudaStream
     service.invert(row_of.as<int>(), gather_indices.as<int>(), routed_rows(product), stream);
     service.sum_slots(d_of(set), sums, row_of.as<int>(), product.d.rows, product.top_k, product.d.columns, stream);
   }
+  if (product.weight_gradient) clear_slots(dweights_of(set), 0);
+  if (product.gate_gradient) return service.gate_gradient(gate_rows(sums, set), stream);
   if (product.weight_gradient) {
-    clear_slots(dweights_of(set), 0);
     service.weigh_rows({.out = d_of(set),
                         .gradient = dweights_of(set),
                         .sums = sums,
-                        .x = x.data() + set * x_stride,
+                        .x = x_of(set),
                         .slots = gather_indices.as<int>(),
                         .weights = weights.as<float>(),
                         .rows = routed_rows(product),
@@ -267,8 +280,23 @@ FinishedRows Operands::finished_rows(int set) const {
           .n = product.n};
 }
 
+GateRows Operands::gate_rows(const float* sums, int set) const {
+  const GateGradient& gate = *product.gate_gradient;
+  return {.dh = d_of(set),
+          .x = x_of(set),
+          .gradient = product.weight_gradient ? dweights_of(set) : nullptr,
+          .sums = sums,
+          .h = h.data() + set * h_stride,
+          .slots = gather_indices.as<int>(),
+          .weights = weights_result(product) ? weights.as<float>() : nullptr,
+          .activation = gate.activation,
+          .interleaved = gate.interleaved,
+          .rows = routed_rows(product),
+          .width = product.n};
+}
+
 RowWeights Operands::result_weights() const {
-  if (!weights_result(product)) return {};
+  if (!weights_result(product) || product.gate_gradient) return {};
   return {.weights = weights.as<float>(),
           .slots = gather_indices.as<int>(),
           .rounded = product.weighting == Weighting::rounded_result};

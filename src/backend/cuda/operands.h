@@ -34,11 +34,12 @@ struct Operands {
   DeviceBuffer gathered;        // the copy of A or B that kernels with gather=first write; nothing else reads it
   int64_t gathered_offset = 0;  // where their counts begin in `counters`
 
-  // Where the product has the weights' gradient: X by sets, and both results with guards.
+  // Where the product has the weights' gradient or that of gates: X by sets, which is a result with the latter; results
+  // have guards.
   DeviceBuffer x, dweights;
-  // Where it has a bias: by sets.
-  DeviceBuffer bias;
-  int64_t bias_stride = 0;
+  // Where it has a bias, or the gradient of gates: by sets.
+  DeviceBuffer bias, h;
+  int64_t bias_stride = 0, h_stride = 0;
   int64_t x_stride = 0, dweights_stride = 0;
   DeviceBuffer row_of;  // [slots] for sums over slots: row of expert order, -1 without
 
@@ -46,10 +47,13 @@ struct Operands {
   Args args(int set) const;
   char* d_of(int set) const;
   float* dweights_of(int set) const;
+  char* x_of(int set) const;
   /// The last pass: from sums, which lie as D of `first`, to the results.
   void finish(Services& services, const float* sums, int set, cudaStream_t stream) const;
   /// What becomes of the sums of `plain`, in place and without weights.
   FinishedRows finished_rows(int set) const;
+  /// From sums of the first pass to the gradients of gate and up, of a set.
+  GateRows gate_rows(const float* sums, int set) const;
   /// Weights of the result's rows, as it is compared.
   RowWeights result_weights() const;
   /// The plain GEMM behind the problem: on operands as they are, or on the sorted copies of those that are moved.

@@ -52,8 +52,12 @@ Json operands_of(const Product& p) {
   if (reads_gather_indices(p)) list.push_back(operand("gather_indices", "int32", {"rows"}, "read"));
   if (p.weighting != Weighting::none || p.weight_gradient)
     list.push_back(operand("topk_weights", "fp32", {"slots"}, "read"));
+  if (p.gate_gradient) {
+    list.push_back(operand(p, p.gate_gradient->h, "read"));
+    list.push_back(operand(p, p.gate_gradient->x, "write"));
+  }
   if (p.weight_gradient) {
-    list.push_back(operand(p, p.weight_gradient->x, "read"));
+    if (!p.gate_gradient) list.push_back(operand(p, p.weight_gradient->x, "read"));
     list.push_back(operand("dweights", "fp32", {"slots"}, "write"));
   }
   if (p.bias) list.push_back(operand("bias", name(p.bias->type.dtype), {"experts", "n"}, "read"));
@@ -159,7 +163,7 @@ void add_last_pass(Json& launches, const Product& p, const ServiceCubins& servic
   Json cubins = Json::object();
   for (const auto& [dtype, cubin] : services.finish)
     if (dtype == p.a.type.dtype) cubins[cubin.arch] = cubin.name;
-  const Json rows = {{"int32", "rows"}}, width = {{"int64", columns_expression(p, p.d).text()}};
+  const Json rows = {{"int32", "rows"}}, width = {{"int64", p.gate_gradient ? "n" : columns_expression(p, p.d).text()}};
   if (sums_slots(p)) {
     launches.push_back(fill("row_of", 255, "slots * 4"));
     launches.push_back(pass(cubins, "invert", kPassThreads, fmt::format("ceil_div(rows, {})", kPassThreads),
@@ -172,8 +176,16 @@ void add_last_pass(Json& launches, const Product& p, const ServiceCubins& servic
                              {{"int32", "top_k"}},
                              width}));
   }
-  if (p.weight_gradient) {
-    launches.push_back(fill("dweights", 0, "slots * 4"));
+  if (p.weight_gradient) launches.push_back(fill("dweights", 0, "slots * 4"));
+  if (const auto& gate = p.gate_gradient) {
+    const auto number = [](int value) { return Json{{"int32", std::to_string(value)}}; };
+    const Json none = {{"int64", "0"}};
+    launches.push_back(
+        pass(cubins, "gate_gradient", kPassThreads, "rows",
+             {pointer("dh"), pointer("x"), p.weight_gradient ? pointer("dweights") : none, pointer("sums"),
+              pointer("h"), pointer("gather_indices"), weights_result(p) ? pointer("topk_weights") : none,
+              number(static_cast<int>(gate->activation)), number(gate->interleaved), rows, width}));
+  } else if (p.weight_gradient) {
     launches.push_back(pass(cubins, "weigh_rows", kPassThreads, "rows",
                             {pointer(operand_name(p.d.matrix)), pointer("dweights"), pointer("sums"),
                              pointer(operand_name(p.weight_gradient->x.matrix)), pointer("gather_indices"),

@@ -31,6 +31,13 @@ extern "C" __global__ void sum_slots(Element* out, const float* sums, const int*
   else
     moetune::sum_slots<1>(out, sums, row_of, tokens, top_k, width);
 }
+extern "C" __global__ void gate_gradient(Element* dh, Element* x, float* gradient, const float* sums, const Element* h, const int* slots,
+                                         const float* weights, int activation, int interleaved, int rows, long long width) {
+  if (width % 8 == 0)
+    moetune::gate_gradient<16 / sizeof(Element)>(dh, x, gradient, sums, h, slots, weights, activation, interleaved, rows, width);
+  else
+    moetune::gate_gradient<1>(dh, x, gradient, sums, h, slots, weights, activation, interleaved, rows, width);
+}
 extern "C" __global__ void weigh_rows(Element* out, float* gradient, const float* sums, const Element* x, const int* slots,
                                       const float* weights, int rows, long long width) {
   moetune::weigh_rows(out, gradient, sums, x, slots, weights, rows, width);
@@ -75,6 +82,11 @@ extern "C" __global__ void move_rows(Element* out, const Element* in, const int*
 extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, const int* from, const int* to, const int* slots,
                                        const float* weights, bool round_weights, int rows, long long width) {
   moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
+}
+extern "C" __global__ void gate_reference(moetune::fp32* dh, moetune::fp32* x, float* gradient, const float* sums, const Element* h,
+                                          const int* slots, const float* weights, int activation, int interleaved, int rows,
+                                          long long width) {
+  moetune::gate_gradient<1>(dh, x, gradient, sums, h, slots, weights, activation, interleaved, rows, width);
 }
 template <class Out, class In>
 __device__ __forceinline__ void finish_any(Out* out, const In* sums, const Element* bias, const int* first_rows, int experts,
@@ -194,6 +206,12 @@ void Service::finish_rows(const FinishedRows& r, cudaStream_t stream) const {
   launch(module_->kernel(kernel), blocks_for(r.rows), kThreads / 2, stream, r.out, r.sums, r.bias, r.first_rows,
          static_cast<int>(r.experts), static_cast<int>(r.activation), r.interleaved, r.to, r.weights,
          static_cast<int>(r.rows), r.n);
+}
+
+void Service::gate_gradient(const GateRows& r, cudaStream_t stream) const {
+  launch(module_->kernel(r.to_fp32 ? "gate_reference" : "gate_gradient"), blocks_for(r.rows), kThreads / 2, stream,
+         r.dh, r.x, r.gradient, r.sums, r.h, r.slots, r.weights, static_cast<int>(r.activation),
+         static_cast<int>(r.interleaved), static_cast<int>(r.rows), r.width);
 }
 
 void Service::compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows,

@@ -69,6 +69,22 @@ struct WeighedRows {
   int64_t width = 0;
 };
 
+/// Rows that become gradients of gate and up; see kernels/finish.cuh. Null: no weights, no gradient of theirs.
+struct GateRows {
+  void* dh = nullptr;  // [rows, 2 width] elements of the service's dtype, or fp32 with to_fp32
+  void* x = nullptr;   // [rows, width], the same
+  bool to_fp32 = false;
+  float* gradient = nullptr;  // [slots]
+  const float* sums = nullptr;
+  const void* h = nullptr;         // [rows, 2 width] elements of the service's dtype
+  const int* slots = nullptr;      // [rows]
+  const float* weights = nullptr;  // [slots]
+  Activation activation = Activation::none;
+  bool interleaved = false;
+  int64_t rows = 0;
+  int64_t width = 0;
+};
+
 /// Scales of rows [rows, columns] that are put elsewhere: those of row from[i], or i, at out[places[i][0] + column *
 /// places[i][1]].
 struct PlacedScales {
@@ -122,6 +138,7 @@ class Service {
                  cudaStream_t stream) const;
   void weigh_rows(const WeighedRows& rows, cudaStream_t stream) const;
   void finish_rows(const FinishedRows& rows, cudaStream_t stream) const;
+  void gate_gradient(const GateRows& rows, cudaStream_t stream) const;
   /// Adds to `counts` on the device what differs; with `rms`, rms[row / rms_rows], measures errors too.
   void compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows, int64_t n,
                const float* rms, int64_t rms_rows, ComparisonCounts* counts, cudaStream_t) const;

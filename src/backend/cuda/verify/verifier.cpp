@@ -43,6 +43,7 @@ double most_over_mean(int64_t elements) {
 // An exponential that isn't exact rounds another way beside a tie. An error of a gate or an up is multiplied by the
 // other, which is up to six times its rms.
 constexpr double kMaxUlpsBesideTie = 0.51;
+constexpr double kMaxUlpsOfFp32 = 1024;  // sums in another order
 constexpr double kGatedNoise = 10;
 
 // Rounding errors are spread evenly over half an ulp: their rms is at most 2^-bits / sqrt(3) of the value. fp32 results
@@ -90,6 +91,7 @@ Verifier::Verifier(const Operands& operands, Services& services, Cublas& cublas,
   results_.push_back(result_of(p.d, operands.d, operands.d_stride));
   if (!is_filled(p, p.d))
     results_[0].row_map = operands.d_rows.as<int>(), results_[0].weights = operands.result_weights();
+  if (p.gate_gradient) results_.push_back(result_of(p.gate_gradient->x, operands.x, operands.x_stride));
   if (p.weight_gradient)
     results_.push_back(result_of(p.weight_gradient->dweights, operands.dweights, operands.dweights_stride));
   make_references(Values::integer, cublas);
@@ -177,7 +179,7 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
   plain.d.type = plain_type(Dtype::fp32);
   plain.d.capacity = 0;
   DeviceBuffer other_sums;  // where references are made from them
-  const bool apart = sums_slots(p) || is_finished(p);
+  const bool apart = sums_slots(p) || is_finished(p) || p.gate_gradient;
   if (apart) other_sums = DeviceBuffer(std::max<int64_t>(1, owned_rows(plain, plain.d)) * p.n * 4);
   const DeviceBuffer& sums = apart ? other_sums : results_[0].reference(values);
   const GroupedGemm gemm = operands_.gemm(0);
@@ -207,14 +209,28 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
     require(cudaStreamSynchronize(stream_), "the reference failed");
     check_slot_sums(p, values, sums.as<float>(), result.as<float>());
   }
-  if (p.weight_gradient) {
-    const DeviceBuffer& dweights = results_[1].reference(values);
+  const auto clear = [&](const DeviceBuffer& dweights) {
     require(cudaMemsetAsync(dweights.data(), 0, static_cast<size_t>(dweights.size()), stream_), "cannot clear slots");
+  };
+  if (p.gate_gradient) {
+    GateRows rows = operands_.gate_rows(sums.as<float>(), 0);
+    rows.dh = results_[0].reference(values).data(), rows.x = results_[1].reference(values).data(), rows.to_fp32 = true;
+    if (p.weight_gradient) {
+      clear(results_[2].reference(values));
+      rows.gradient = results_[2].reference(values).as<float>();
+    }
+    services_.of(p.d.type.dtype).gate_gradient(rows, stream_);
+    require(cudaStreamSynchronize(stream_), "the reference failed");
+    check_gate_gradient(p, values, sums.as<float>(), results_[0].reference(values).as<float>(),
+                        results_[1].reference(values).as<float>());
+  } else if (p.weight_gradient) {
+    const DeviceBuffer& dweights = results_[1].reference(values);
+    clear(dweights);
     services_.of(p.d.type.dtype)
         .weigh_rows({.out = operands_.d_of(0),
                      .gradient = dweights.as<float>(),
                      .sums = sums.as<float>(),
-                     .x = operands_.x.data(),
+                     .x = operands_.x_of(0),
                      .slots = operands_.gather_indices.as<int>(),
                      .weights = operands_.weights.as<float>(),
                      .rows = routed_rows(p),
@@ -286,8 +302,11 @@ std::string Verifier::compare(const Result& result, Values values, Weighting wei
 
 Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Weighting> weighting) const {
   const Weighting rounds = weighting.value_or(operands_.product.weighting);
-  const bool gated = operands_.product.activation != Activation::none;
-  const double beside_tie = rounds_sums ? kMaxUlpsAdded : gated ? kMaxUlpsBesideTie : 0;
+  const bool gated = has_activation(operands_.product);
+  const auto beside_tie = [&](const Result& result) {
+    if (gated && result.operand.type.dtype == Dtype::fp32) return kMaxUlpsOfFp32;
+    return rounds_sums ? kMaxUlpsAdded : gated ? kMaxUlpsBesideTie : 0;
+  };
   const bool twice = rounds_sums || rounds == Weighting::rounded_result;
   Verdict verdict{.ok = false, .reason = {}};
   for (const Result& result : results_) verdict.elements += 2 * result.rows * result.operand.columns;
@@ -295,9 +314,9 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
   operands_.fill(services_, Values::integer, 0, stream_);
   verdict.reason = run_and_compare(run, Values::integer, rounds, counts);
   for (size_t i = 0; i < results_.size(); ++i) {
-    if (counts[i].mismatches == 0 || max_ulps(counts[i]) <= beside_tie) continue;
-    const auto first = static_cast<int64_t>(counts[i].first);
     const Result& result = results_[i];
+    if (counts[i].mismatches == 0 || max_ulps(counts[i]) <= beside_tie(result)) continue;
+    const auto first = static_cast<int64_t>(counts[i].first);
     const int64_t n = result.operand.columns;
     verdict.mismatches += static_cast<int64_t>(counts[i].mismatches);
     verdict.reason = fmt::format("{}{} of {} elements differ from cuBLAS on integer inputs, the first at {}",
@@ -312,7 +331,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
     const Dtype dtype = result.operand.type.dtype;
     const double error = result.squares > 0 ? std::sqrt(counts[i].error / result.squares) : 0;
     const double ulps = max_ulps(counts[i]);
-    double most = dtype == Dtype::fp32 ? std::ldexp(1, 10)
+    double most = dtype == Dtype::fp32 ? kMaxUlpsOfFp32
                   : rounds_sums        ? kMaxUlpsAdded
                   : twice              ? kMaxUlpsTwice
                                        : kMaxUlps;

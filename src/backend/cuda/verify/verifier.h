@@ -21,6 +21,7 @@ using RunOnce = std::function<void()>;
 void check_sums(const Product& product, Values values, const float* sums);
 void check_slot_sums(const Product& product, Values values, const float* sums, const float* result);
 void check_finished(const Product& product, Values values, const float* sums, const float* result);
+void check_gate_gradient(const Product& product, Values values, const float* sums, const float* dh, const float* x);
 void check_dweights(const Product& product, Values values, const float* sums, const float* dweights);
 
 class Verifier {
@@ -76,7 +77,7 @@ class Verifier {
   Services& services_;
   cudaStream_t stream_;
   DeviceBuffer scratch_;
-  std::vector<Result> results_;  // D, and dweights where the product has them
+  std::vector<Result> results_;  // D, and X and dweights where the product has them
 };
 
 }  // namespace moetune
