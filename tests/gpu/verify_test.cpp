@@ -147,6 +147,10 @@ const Fusion kFusionsOfDx[] = {{},
                                {.permute_y = true, .topk_weights = true},
                                {.permute_x = true, .sum_slots = true},
                                {.permute_y = true, .topk_weights = true, .weight_gradient = true}};
+// With the gradients of gates; sizes of any kind.
+const Fusion kGateGradients[] = {{.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true},
+                                 {.gelu = true, .interleaved = true},
+                                 {.permute_y = true, .topk_weights = true, .gpt_oss = true}};
 const Fusion kFusionsOfDw[] = {{},
                                {.accumulate = true},
                                {.permute_x = true, .accumulate = true},
@@ -351,6 +355,14 @@ TEST_P(HardRouting, RunsFinished) {
 TEST_P(HardRouting, RunsDx) {
   for (const Fusion& fusion : kFusionsOfDx) expect_runs(Op::dx, fusion);
   expect_launches();
+}
+TEST_P(HardRouting, GateGradients) {
+  for (const std::string variant : {"wgmma", "mma", "simt"})
+    for (const Fusion& fusion : kGateGradients) {
+      const Problem problem = problem_of(GetParam(), Dtype::bf16, fusion, Op::dx);
+      const Candidate usual = find_variant(variant).fallback(problem, backend().device());
+      if (!find_variant(variant).illegal(usual, problem.shape, backend().device())) expect_right(problem, {usual});
+    }
 }
 TEST_P(HardRouting, RunsDw) {
   for (const Fusion& fusion : kFusionsOfDw) expect_runs(Op::dw, fusion);
