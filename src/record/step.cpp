@@ -17,15 +17,34 @@ struct Half {
   bool permutes() const { return dw.shape.fusion.permute_x || dw.shape.fusion.permute_y; }
 };
 
+// What dx alone may have.
+void copy_parts_of_dx(Fusion& to, const Fusion& from) {
+  to.sum_slots = from.sum_slots, to.weight_gradient = from.weight_gradient;
+  to.silu = from.silu, to.gelu = from.gelu, to.gpt_oss = from.gpt_oss, to.interleaved = from.interleaved;
+}
+
+// Every combination of that.
+std::vector<Fusion> all_parts_of_dx() {
+  std::vector<Fusion> all;
+  for (const bool sum_slots : {false, true})
+    for (const bool weight_gradient : {false, true})
+      for (Fusion gates : {Fusion{}, Fusion{.silu = true}, Fusion{.gelu = true}, Fusion{.gpt_oss = true}})
+        for (const bool interleaved : {false, true}) {
+          if (interleaved && !is_gated(gates)) continue;
+          gates.sum_slots = sum_slots, gates.weight_gradient = weight_gradient, gates.interleaved = interleaved;
+          all.push_back(gates);
+        }
+  return all;
+}
+
 std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection projection) {
   std::map<std::string, size_t> places;
   for (size_t i = 0; i < cells.size(); ++i) places.emplace(id(cells[i].cell), i);
-  // The cell that differs from a dw cell in its op; the last two arguments are for dx alone.
-  const auto place = [&](Cell cell, Op op, bool sum_slots = false,
-                         bool weight_gradient = false) -> std::optional<size_t> {
+  // The cell that differs from a dw cell in its op, and of dx in `parts`.
+  const auto place = [&](Cell cell, Op op, const Fusion& parts = {}) -> std::optional<size_t> {
     cell.shape.op = op;
     cell.shape.fusion.accumulate = cell.shape.fusion.fp32_dw = false;
-    cell.shape.fusion.sum_slots = sum_slots, cell.shape.fusion.weight_gradient = weight_gradient;
+    copy_parts_of_dx(cell.shape.fusion, parts);
     const auto found = places.find(id(cell));
     return found == places.end() ? std::nullopt : std::optional(found->second);
   };
@@ -34,10 +53,8 @@ std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection proj
     const Cell& cell = cells[i].cell;
     if (cell.shape.op != Op::dw || cell.shape.layer.projection != projection) continue;
     const auto fwd = place(cell, Op::fwd);
-    for (const bool sum_slots : {false, true})
-      for (const bool weight_gradient : {false, true})
-        if (const auto dx = place(cell, Op::dx, sum_slots, weight_gradient); fwd && dx)
-          halves.push_back({{*fwd, *dx, i}, cell});
+    for (const Fusion& parts : all_parts_of_dx())
+      if (const auto dx = place(cell, Op::dx, parts); fwd && dx) halves.push_back({{*fwd, *dx, i}, cell});
   }
   return halves;
 }
@@ -174,8 +191,8 @@ Json steps_json(const std::vector<CellTimes>& cells) {
 std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step) {
   // Those of dw, and beside them what dx alone has.
   Shape up = cells[step.cells[2]].cell.shape, down = cells[step.cells[5]].cell.shape;
-  up.fusion.sum_slots = cells[step.cells[1]].cell.shape.fusion.sum_slots;
-  down.fusion.weight_gradient = cells[step.cells[4]].cell.shape.fusion.weight_gradient;
+  copy_parts_of_dx(up.fusion, cells[step.cells[1]].cell.shape.fusion);
+  copy_parts_of_dx(down.fusion, cells[step.cells[4]].cell.shape.fusion);
   std::string told;
   for (const Shape* shape : {&up, &down})
     if (shape->fusion != Fusion{}) told += fmt::format(", {} {}", name(shape->layer.projection), text(shape->fusion));

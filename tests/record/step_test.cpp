@@ -157,12 +157,14 @@ TEST(Step, PairsDwThatAccumulateOrAreFp32) {
   EXPECT_EQ(pairs(six() + six(wide, wide)), (Pairs{"plain|plain 64", "fp32_dw|fp32_dw 64"}));
 }
 
-TEST(Step, TakesDxThatSumsSlotsOrGivesTheWeightsGradient) {
+TEST(Step, TakesDxThatSumsSlotsOrGivesGradientsOfWeightsAndGates) {
   std::vector<CellTimes> cells = six(kGathered, kWeighted);
-  cells[1].cell.shape.fusion.sum_slots = cells[4].cell.shape.fusion.weight_gradient = true;
+  Fusion& down = cells[4].cell.shape.fusion;
+  cells[1].cell.shape.fusion.sum_slots = down.weight_gradient = down.silu = down.interleaved = true;
   const std::vector<Step> steps = training_steps(cells);
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_EQ(steps[0].cells, (std::array<size_t, 6>{0, 1, 2, 3, 4, 5}));
+  EXPECT_NE(fusions_text(cells, steps[0]).find("weight_gradient+silu+interleaved"), std::string::npos);
   Fusion summing = kGathered;
   summing.sum_slots = true;
   EXPECT_EQ(
