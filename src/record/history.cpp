@@ -72,9 +72,18 @@ void find_levels(HistorySeries& series) {
 
 }  // namespace
 
+namespace {
+// Without a last line that was cut off, such as on a full disk.
+std::string whole_lines(std::string text) {
+  const size_t last = text.rfind('\n') + 1;
+  if (!Json::accept(text.substr(last))) text.erase(last);
+  return text;
+}
+}  // namespace
+
 std::vector<HistoryRun> read_history(const std::string& file) {
   std::vector<HistoryRun> runs;
-  const std::vector<std::string> lines = split(read_text(file), '\n');
+  const std::vector<std::string> lines = split(whole_lines(read_text(file)), '\n');
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     const std::string place = fmt::format("{}:{}", file, i + 1);
@@ -86,7 +95,7 @@ std::vector<HistoryRun> read_history(const std::string& file) {
 
 void append_history(const std::string& file, const HistoryRun& run) {
   std::error_code error;
-  std::string text = std::filesystem::exists(file, error) ? read_text(file) : "";
+  std::string text = std::filesystem::exists(file, error) ? whole_lines(read_text(file)) : "";
   if (!text.empty() && !text.ends_with('\n')) text += '\n';
   Json json = {{"schema", "moetune.history/1"}, {"date", run.date}};
   if (!run.commit.empty()) json["commit"] = run.commit;

@@ -63,18 +63,21 @@ void require_valid_gate(const Shape& shape) {
   const auto& [layer, op, fusion] = shape;
   if (fusion.bias && op != Op::fwd) throw request_error(fmt::format("{} has no bias", name(op)), "bias belongs to fwd");
   if (fusion.interleaved && !is_gated(fusion))
-    throw request_error("interleaved needs an activation", "it is an order of W's rows, gate and up by turns");
+    throw request_error("interleaved needs an activation",
+                        "with --gated, it is an order of W's rows: gate and up by turns");
   if (!is_gated(fusion)) return;
   if (int{fusion.silu} + int{fusion.gelu} + int{fusion.gpt_oss} > 1)
     throw request_error(fmt::format("{} has two activations", text(fusion)), "a layer has one");
   const bool up = layer.projection == Projection::up;
-  if (op == Op::dw || (op == Op::fwd) != up || fusion.permute_x > up)
+  if (op == Op::dw || (op == Op::fwd) != up)
     throw request_error(fmt::format("{} of {} has no gate", name(op), name(layer.projection)),
-                        "silu, gelu and gpt_oss belong to fwd of up and dx of down");
+                        "activations (--gated) belong to fwd of up and dx of down");
+  if (!up && fusion.permute_x)
+    throw request_error("permute_x and an activation exclude each other for dx", "permute_x belongs to up");
   const bool relu = layer.gate.gated == false && layer.model != "custom";  // sizes alone don't tell
   const bool odd = up && layer.n % 2 != 0;
   if (relu || odd)
-    throw request_error(odd ? fmt::format("n {} is odd: half of it are gates", layer.n)
+    throw request_error(odd ? fmt::format("n {} is odd: half of the columns are gates", layer.n)
                             : fmt::format("the experts of {} have no gate", layer.model));
   if (fusion.topk_weights && up)
     throw request_error("topk_weights and an activation exclude each other", "weights belong to down");

@@ -418,7 +418,8 @@ TEST(WgmmaLegality, SumsInFp32LeaveFromRegisters) {
   const int64_t staged = find_variant("wgmma").plan(parse_candidate(wgmma("tma_store=no")), shape).shared_bytes;
   shape.fusion.fp32_dw = true;
   EXPECT_EQ(reason(wgmma("tma_store=rows"), shape),
-            "tma_store must be no and hold 0 for sums in fp32: threads store them from registers");
+            "tma_store must be no and hold 0 for sums in fp32, which dW or another pass takes: threads store them from "
+            "registers");
   EXPECT_EQ(reason(wgmma("tma_store=no"), shape), "");
   EXPECT_LT(find_variant("wgmma").plan(parse_candidate(wgmma("tma_store=no")), shape).shared_bytes, staged);
 }

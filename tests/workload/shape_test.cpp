@@ -158,12 +158,13 @@ TEST(RequireValid, LeavesGatesToForwardOfUpAndDxOfDown) {
   EXPECT_EQ(with({.silu = true}, Op::dx).what, "dx of up has no gate");
   EXPECT_EQ(with({.silu = true}, Op::fwd, Projection::down).what, "fwd of down has no gate");
   EXPECT_EQ(with({.permute_y = true, .topk_weights = true, .silu = true}, Op::dx, Projection::down).what, "");
-  EXPECT_EQ(with({.permute_x = true, .silu = true}, Op::dx, Projection::down).what, "dx of down has no gate");
+  EXPECT_EQ(with({.permute_x = true, .silu = true}, Op::dx, Projection::down).what,
+            "permute_x and an activation exclude each other for dx");
   EXPECT_EQ(with({.silu = true}, Op::dw, Projection::down).what, "dw of down has no gate");
   EXPECT_EQ(with({.bias = true}, Op::dw).what, "dw has no bias");
   EXPECT_EQ(with({.silu = true, .gelu = true}).what, "silu+gelu has two activations");
   EXPECT_EQ(with({.interleaved = true}).what, "interleaved needs an activation");
-  EXPECT_EQ(with({.silu = true}, Op::fwd, Projection::up, 63).what, "n 63 is odd: half of it are gates");
+  EXPECT_EQ(with({.silu = true}, Op::fwd, Projection::up, 63).what, "n 63 is odd: half of the columns are gates");
   EXPECT_EQ(with({.permute_y = true, .topk_weights = true, .silu = true}).what,
             "topk_weights and an activation exclude each other");
   EXPECT_EQ(refusal([](Shape& s) { s.fusion.silu = true, s.layer.gate = {false}, s.layer.model = "nemotron"; }).what,

@@ -140,6 +140,10 @@ void require_use_by(const std::vector<Cell>& cells, const CellOptions& options) 
   if (given && !any([](const Layer& layer) { return is_quantised(layer.dtype); }))
     throw request_error(fmt::format("{} belongs to --dtype fp8, which is not listed", given),
                         options.fast_sums ? "" : "or to int8, int8-w8a8, int4 and uint4");
+  const auto gated = [](const Cell& cell) { return is_gated(cell.shape.fusion); };
+  if (!options.gated.empty() && std::ranges::none_of(cells, gated))
+    throw request_error("--gated belongs to fwd of up or, where dx is listed, to dx of down, which no cell here is",
+                        "add --projection down, or leave --op out");
   if (options.fast_sums && !any([](const Layer& layer) { return layer.fast_sums; }))
     throw request_error("--fast-sums has no meaning for scales of blocks, which end every 128 of k",
                         "add --scales channel or tensor");
@@ -263,7 +267,9 @@ constexpr CellOption kOptions[] = {
      &Options::zero_experts},
     {"tp", "Ranks that share each expert's width", "LIST", &Options::tp},
     {"ep", "Ranks that share the experts", "LIST", &Options::ep},
-    {"gated", "Y = act(gate) * up of one product: silu, gelu, gpt-oss (of up; of dx of down the gradient)",
+    {"gated",
+     "Y = act(gate) * up of one product: silu, gelu, gpt-oss (of fwd of up; where dx is listed, its gradient in dx of "
+     "down)",
      "ACTIVATION", &Options::gated, gated_words},
     {"interleaved", "Rows of W are gate and up by turns, not all gates first (--gated)", &Fusion::interleaved},
     {"bias", "Add a bias to the sums: [experts, n]", &Fusion::bias},

@@ -83,7 +83,8 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::boxes_rows, "tma_store must be no or rows with {looked_up}"},
     {WgmmaRule::boxes_columns,
      "block_n must be a multiple of {box} with tma_store=yes: a box of Y has {swizzle} columns"},
-    {WgmmaRule::fp32_stores, "tma_store must be no and hold 0 for sums in fp32: threads store them from registers"},
+    {WgmmaRule::fp32_stores, "tma_store must be no and hold 0 for sums in fp32, which dW or another pass takes: threads store them from "
+     "registers"},
     {WgmmaRule::hold_stores, "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
     {WgmmaRule::hold_rows, "hold must be a multiple of {store_rows} up to {hold}"},
     {WgmmaRule::hold_tile, "hold must be 0 or at least block_m, the rows of a tile"},

@@ -185,6 +185,9 @@ TEST(Cells, GatesGoToForwardOfUpOrToDxOfDown) {
   EXPECT_EQ(fusions, (std::vector<std::string>{"bias", "plain", "plain", "bias", "gpt_oss+interleaved", "plain"}));
   const std::vector<std::string> words = cell_arguments(cells[0]);
   EXPECT_NE(std::ranges::search(words, std::vector<std::string>{"--gated", "gpt-oss"}).begin(), words.end());
+  options.gated = "silu", options.projections = {"up"}, options.fusion = {};
+  EXPECT_NE(error_of(options).find("--gated belongs to fwd of up or, where dx is listed, to dx of down"),
+            std::string::npos);
   options.gated = "relu";
   EXPECT_EQ(error_of(options), "unknown --gated 'relu'");
 }
