@@ -324,6 +324,9 @@ def test_a_command_measures_a_regression_of_a_peer_again(room):
     assert (room.path / "ran").exists() and found[8, "torch"]["finding"] == "equivalent", passed.stdout
     assert check_peers(room, "cp slow.json {}", 1)[1][8, "torch"]["finding"] == "regressed"
     assert "failed" in check_peers_error(room, 3, "false {}")
+    assert "wrote no file" in check_peers_error(room, 2, "true {}")
+    assert "no cell and peer of old.json hold it" in check_peers_error(room, 2, "slow.json", "--filter", "zzz")
+    assert "takes no TABLE" in room.error(2, "check", "old.json", "--peers", "slow.json", "--against", "old.json")
     assert "--peers needs --against FILE" in room.error(2, "check", "--peers", "old.json")
     assert "--update has no effect with --peers" in check_peers_error(room, 2, "slow.json", "--update")
     assert list(check_peers(room, "slow.json", 1, "--tokens", "16")[1]) == [(16, "torch")]

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace moetune {
 
@@ -28,6 +29,15 @@ void require_writable(const std::filesystem::path& path, bool dry = false);
 /// Whether two names lead to one file: the same device and inode behind symbolic links, or, where neither file exists,
 /// the same name in the same folder.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
+
+/// Files and folders that go with this object, whatever ends it: what a run left that did not come to its end.
+struct RemovedAtTheEnd {
+  std::vector<std::filesystem::path> paths;
+  ~RemovedAtTheEnd() {
+    std::error_code ignored;
+    for (const std::filesystem::path& path : paths) std::filesystem::remove_all(path, ignored);
+  }
+};
 
 /// Copies the file at `path` to the first free name of path.old, path.old2, path.old3, ... Returns the name; throws
 /// Exit::machine.

@@ -250,9 +250,11 @@ Peers measured_peers(const std::string& peers) {
   command.replace(command.find("{}"), 2, shell_quoted(file));
   const int status = std::system(fmt::format("({}) >&2", command).c_str());  // NOLINT: the user's own command
   if (status != 0) throw machine_error(fmt::format("--peers: '{}' failed", command), "its messages are above");
-  Peers measured = read_peers(file);
-  std::filesystem::remove(file, error);
-  return measured;
+  if (!std::filesystem::exists(file, error))
+    throw request_error(fmt::format("--peers: '{}' wrote no file", command),
+                        "it must write to the file in place of {}");
+  const RemovedAtTheEnd removed{{file}};
+  return read_peers(file);
 }
 
 // Leaves the cells that the options pick.
@@ -266,10 +268,15 @@ void pick_peers(Peers& peers, const CheckOptions& options) {
   const Filter filter(options.cells.filter);
   for (auto& [id, times] : peers.times)
     std::erase_if(times, [&, &cell = id](const PeerTime& one) { return !filter.takes(cell + " " + one.peer); });
+  if (std::ranges::all_of(peers.cells, [&](const auto& item) { return peers.of(item.first).empty(); }))
+    throw request_error(
+        fmt::format("--filter {}: no cell and peer of {} hold it", options.cells.filter, options.against));
 }
 
 // --peers: no device is opened here, the times are another program's.
 Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
+  if (!options.table.empty())
+    throw request_error(fmt::format("--peers checks other libraries' times, and takes no TABLE: {}", options.table));
   if (options.against.empty())
     throw request_error("--peers needs --against FILE, the times before",
                         "make it with scripts/peers.py TABLE -o FILE");

@@ -110,15 +110,6 @@ std::string candidates_text(const std::vector<TriedRow>& rows) {
   return fmt::format("[{}]\n", fmt::join(lines, ",\n"));
 }
 
-// What a run leaves that did not come to its end, such as after Ctrl-C.
-struct RemovedAtTheEnd {
-  std::vector<fs::path> paths;
-  ~RemovedAtTheEnd() {
-    std::error_code ignored;
-    for (const fs::path& path : paths) fs::remove_all(path, ignored);
-  }
-};
-
 }  // namespace
 
 FoundKernel find_kernel(const std::string& program, const std::string& format, const std::string& kernel_file) {
