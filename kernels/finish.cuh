@@ -127,9 +127,9 @@ __device__ __forceinline__ float block_sum(float value) {
   return value;
 }
 
-// For each row: dh [2 width] = round(sums * weight * the derivatives at h [2 width]), x = round(activate(h)), and, where
-// there is a gradient of weights, gradient[slot] = the dot product of sums and the x of h's element. Without weights
-// rows are not weighted. One block a row.
+// For each row: dh [2 width] = round(sums * weight * the derivatives at h [2 width]), and x = round(activate(h)). With
+// `gradient`, gradient[slot] = the dot product of sums and x, rounded to h's element. Without weights rows are not
+// weighted. One block a row.
 template <int count, class Out, class Element>
 __device__ __forceinline__ void gate_gradient(Out* dh, Out* x, float* gradient, const float* sums, const Element* h,
                                               const int* slots, const float* weights, int activation, bool interleaved,

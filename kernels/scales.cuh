@@ -44,7 +44,6 @@ struct BlockScalesOfX {
   }
 };
 
-// A scale for each 128 rows of an expert's W and 128 columns.
 // Block `number` of W of a tile from `column` on, in the expert. Where columns are joined: of its gates, or of its ups.
 template <class Block>
 __forceinline__ int w_block(const Args& args, int column, int number) {
@@ -53,6 +52,7 @@ __forceinline__ int w_block(const Args& args, int column, int number) {
   return column / kScaleBlock + number;
 }
 
+// A scale for each 128 rows of an expert's W and 128 columns.
 struct BlockScalesOfW {
   static constexpr bool at_end = false;
   static constexpr int stage_bytes(int rows, int columns, int joins) {
