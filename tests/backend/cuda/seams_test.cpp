@@ -1,9 +1,6 @@
 // The seams of kernels, without a GPU: policies of this test alone stand in for an operand's type, what comes after a
 // stage and the function of the result. Each compiles, and changes what is compiled.
-#include <elf.h>
 #include <gtest/gtest.h>
-
-#include <cstring>
 
 #include "backend/cuda/compile/compiler.h"
 #include "built_in.h"
@@ -77,20 +74,6 @@ std::string with_policies(std::string unit, const Line& line) {
   return unit.insert(unit.find("struct Config"), kPolicies);
 }
 
-// The instructions of a cubin: it also holds a hash of the source.
-std::string code_of(const std::string& cubin) {
-  const auto read = [&]<class T>(T& value, size_t at) { std::memcpy(&value, cubin.data() + at, sizeof value); };
-  std::string code;
-  Elf64_Ehdr file;
-  read(file, 0);
-  for (size_t i = 0; i < file.e_shnum; ++i) {
-    Elf64_Shdr section;
-    read(section, file.e_shoff + i * sizeof section);
-    if (section.sh_flags & SHF_EXECINSTR) code += cubin.substr(section.sh_offset, section.sh_size);
-  }
-  return code;
-}
-
 // Whether the unit of a candidate has other instructions with the policies and the line replaced.
 bool changes(const std::string& candidate, const Line& line) {
   const Candidate parsed = parse_candidate(candidate);
@@ -102,7 +85,7 @@ bool changes(const std::string& candidate, const Line& line) {
     EXPECT_EQ(one.result.status, Status::ok) << candidate << "\n" << one.log;
     if (one.cubin.empty()) return false;
   }
-  return code_of(compiled[0].cubin) != code_of(compiled[1].cubin);
+  return compiled[0].result.code != compiled[1].result.code;
 }
 
 std::string wgmma(std::string_view loads, std::string_view swap) {
@@ -132,6 +115,19 @@ TEST(Seams, ResultsJoinColumns) {
 }
 
 TEST(Seams, SimtScalesElements) { EXPECT_TRUE(changes("simt block_m=32 block_n=32 block_k=32", kScales)); }
+
+// Times stay those of a kernel whose instructions stay, whatever else of its cubin changes.
+TEST(Seams, CodeIsOfInstructionsAlone) {
+  const Candidate candidate = parse_candidate("simt block_m=32 block_n=32 block_k=16");
+  const std::string unit = candidate.variant->unit(candidate, shape_of());
+  const std::vector<std::string> units = {unit, unit + "\n__device__ int unused;\n"};
+  const std::vector<CompiledUnit> compiled =
+      compile_units(units, {.arch = "sm_90a", .sources = kernel_sources(), .cache = false});
+  EXPECT_EQ(compiled[0].result.code, compiled[1].result.code);
+  EXPECT_EQ(compiled[0].result.code, code_of(compiled[0].cubin));
+  EXPECT_TRUE(compiled[0].cubin != compiled[1].cubin);
+  for (const size_t bytes : {10, 100}) EXPECT_THROW(code_of(compiled[0].cubin.substr(0, bytes)), std::runtime_error);
+}
 
 }  // namespace
 }  // namespace moetune

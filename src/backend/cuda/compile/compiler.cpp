@@ -1,11 +1,13 @@
 // Parallel compilation and the cubin cache.
 #include "backend/cuda/compile/compiler.h"
 
+#include <elf.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <regex>
@@ -116,7 +118,23 @@ std::string hash(const KernelSources& sources) {
   return hash.hex();
 }
 
-std::string code_of(const std::string& cubin) { return Hash().add(cubin).hex().substr(0, kCodeDigits); }
+std::string code_of(const std::string& cubin) {
+  const auto read = [&]<class T>(T& value, uint64_t at) {
+    if (at > cubin.size() || cubin.size() - at < sizeof value) throw std::runtime_error("a cubin is cut off");
+    std::memcpy(&value, cubin.data() + at, sizeof value);
+  };
+  Hash hash;
+  Elf64_Ehdr file;
+  read(file, 0);
+  for (uint64_t i = 0; i < file.e_shnum; ++i) {
+    Elf64_Shdr section;
+    read(section, file.e_shoff + i * sizeof section);
+    if (!(section.sh_flags & SHF_EXECINSTR)) continue;
+    if (section.sh_offset > cubin.size()) throw std::runtime_error("a cubin is cut off");
+    hash.add(std::string_view(cubin).substr(section.sh_offset, section.sh_size));
+  }
+  return hash.hex().substr(0, kCodeDigits);
+}
 
 CompileResult read_ptxas_log(const std::string& log) {
   // Made once: libstdc++ makes expressions with tables of the locale that threads may not fill at the same time.

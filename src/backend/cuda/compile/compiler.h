@@ -38,7 +38,8 @@ std::vector<CompiledUnit> compile_units(std::span<const std::string> units, cons
 /// What a pack tells of a candidate's kernel, which is compiled already.
 CompileResult told_result(const Pack& pack, const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 
-/// A hash of a cubin, 12 digits: equal code has equal times.
+/// A hash of a cubin's instructions, 12 digits: equal instructions take equal times. The rest of a cubin changes with
+/// every word of the source. Throws std::runtime_error where it is no whole ELF file.
 std::string code_of(const std::string& cubin);
 
 /// Registers, spills and static shared memory from the log of `ptxas -v`.
