@@ -100,7 +100,9 @@ struct Model {
     const double a_sum = cost.promoted_sum * (c.swap ? 1 + cost.promoted_swapped : 1);
     const double promoted = promotes ? a_sum * sums(c) * parts + cost.promoted_part * (groups(c) * parts - 1) : 0;
     const double between = cost.step + (c.in_flight == 0 ? cost.drained_step + promoted : 0);
-    return pingpong(c) ? all + between + cost.turn : std::max(all, all / c.consumers + between);
+    if (pingpong(c)) return all + between + cost.turn;
+    // With in_flight=1 a consumer promotes one part while wgmma makes the next.
+    return std::max({all, all / c.consumers + between, cost.step + promoted});
   }
 
   double step_cycles(const Tiles& tiles) const {
