@@ -69,8 +69,6 @@ void set_operands(Product& p, const Problem& problem) {
       p.d = operand(problem, LayerMatrix::y, Axis::m, Axis::n, y);
       p.ragged = Axis::m, p.n = layer.n, p.k = layer.k;
       p.weighting = Weighting::rounded_result;
-      p.activation = activation_of(fusion);
-      p.interleaved = fusion.interleaved;
       if (is_gated(fusion)) p.d.columns /= 2;
       if (fusion.bias)
         p.bias = {.matrix = LayerMatrix::bias,
@@ -97,9 +95,7 @@ void set_operands(Product& p, const Problem& problem) {
                                           .order = RowOrder::by_slot}};
       if (is_gated(fusion)) {
         p.d = operand(problem, LayerMatrix::dh, Axis::m, Axis::n);
-        p.gate_gradient = {.activation = activation_of(fusion),
-                           .interleaved = fusion.interleaved,
-                           .h = operand(problem, LayerMatrix::h, Axis::m, Axis::n),
+        p.gate_gradient = {.h = operand(problem, LayerMatrix::h, Axis::m, Axis::n),
                            .x = operand(problem, LayerMatrix::x, Axis::m, Axis::n)};
       }
       break;
@@ -115,6 +111,8 @@ void set_operands(Product& p, const Problem& problem) {
   }
   if (!fusion.topk_weights) p.weighting = Weighting::none;
   p.fast_sums = layer.fast_sums;
+  p.activation = activation_of(fusion);
+  p.interleaved = fusion.interleaved;
 }
 
 /// Rows in memory that a launch touches, each counted once.
@@ -224,17 +222,17 @@ Slopes slopes(Activation activation, double gate, double up) {
   return {gate <= kGptOssLimit ? of_gate * (std::clamp(up, -kGptOssLimit, kGptOssLimit) + 1) : 0, inside ? g * s : 0};
 }
 
-int64_t joined_columns(const Product& product) { return product.activation == Activation::none ? 1 : 2; }
+int64_t joined_columns(const Product& product) { return joins_gates(product) ? 2 : 1; }
 
 JoinedColumns joined(const Product& product, int64_t column) {
-  if (product.activation == Activation::none) return {column, column};
+  if (!joins_gates(product)) return {column, column};
   return pair_at(product.interleaved, product.d.columns, column);
 }
 
 Product without_finish(const Product& product) {
   Product plain = product;
   plain.d.columns = product.n;
-  plain.activation = Activation::none;
+  plain.activation = Activation::none, plain.interleaved = false;
   plain.bias.reset();
   plain.gate_gradient.reset();
   return plain;
@@ -261,6 +259,7 @@ Product before_last_pass(const Product& product) {
   first.weighting = Weighting::none;
   first.weight_gradient.reset();
   first.gate_gradient.reset();
+  first.activation = Activation::none, first.interleaved = false;
   return first;
 }
 

@@ -74,8 +74,6 @@ Slopes slopes(Activation activation, double gate, double up);
 
 /// The gradients of gate and up, where D is dH [rows, 2 N]: of its sums, weighted, and H. X is a second result.
 struct GateGradient {
-  Activation activation = Activation::none;
-  bool interleaved = false;
   Operand h;  // [rows, 2 N]
   Operand x;  // [rows, N]: act(gate) * up of H
   bool operator==(const GateGradient&) const = default;
@@ -104,8 +102,8 @@ struct Product {
   bool accumulates = false;  // d = round(d before + sum), in fp32; d of experts without rows stays
   std::optional<WeightGradient> weight_gradient = {};
   std::optional<GateGradient> gate_gradient = {};
-  Activation activation = Activation::none;
-  bool interleaved = false;                  // columns of N: gate and up by turns, not all gates first
+  Activation activation = Activation::none;  // of columns of N, or of H's, by a gate gradient
+  bool interleaved = false;                  // of these: gate and up by turns, not all gates first
   std::optional<Operand> bias = {};          // [experts, N], added to sums
   std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
   std::vector<int64_t> first_rows = {};      // [experts + 1] prefix sums of m_sizes
@@ -125,9 +123,13 @@ bool weights_result(const Product& product);
 /// Whether rows of D are sums over the slots of a token: of fp32 sums, in slot order, rounded once.
 bool sums_slots(const Product& product);
 
+/// Whether a gate and an up of the product make one column of D.
+inline bool joins_gates(const Product& product) {
+  return product.activation != Activation::none && !product.gate_gradient;
+}
 /// Columns of the product that make one of D: more than one where the result's function joins them.
 int64_t joined_columns(const Product& product);
-/// The column of N of the gate of D's column, and of its up; without an activation both are `column`.
+/// The column of N of the gate of D's column, and of its up; both are `column` unless gates are joined.
 struct JoinedColumns {
   int64_t gate, up;
 };
@@ -137,11 +139,9 @@ inline JoinedColumns pair_at(bool interleaved, int64_t columns, int64_t column) 
   return interleaved ? JoinedColumns{2 * column, 2 * column + 1} : JoinedColumns{column, column + columns};
 }
 /// Whether sums get a bias or an activation before they are weighted.
-inline bool is_finished(const Product& product) { return product.bias || product.activation != Activation::none; }
+inline bool is_finished(const Product& product) { return product.bias || joins_gates(product); }
 /// Whether results depend on an exponential, which isn't exact.
-inline bool has_activation(const Product& product) {
-  return product.activation != Activation::none || product.gate_gradient.has_value();
-}
+inline bool has_activation(const Product& product) { return product.activation != Activation::none; }
 /// The same product without them: D has N columns.
 Product without_finish(const Product& product);
 

@@ -200,9 +200,8 @@ void multiply_by_x(const Product& product, const Matrices& matrices, float* sums
 /// D's rows of the gradients of gates and ups, X again, and dweights where the product has them.
 void multiply_by_slopes(const Product& product, const Matrices& matrices, const float* sums, int threads,
                         ThreadPool& pool) {
-  const GateGradient& gate = *product.gate_gradient;
   const int64_t n = product.n;
-  const Dtype dtype = gate.x.type.dtype;
+  const Dtype dtype = product.gate_gradient->x.type.dtype;
   if (product.weight_gradient) std::fill_n(matrices.dweights, product.slots, 0.0F);
   pool.for_each(threads, routed_rows(product), [&](int, int64_t i) {
     const Place place = place_of(product, product.d, i);
@@ -212,13 +211,13 @@ void multiply_by_slopes(const Product& product, const Matrices& matrices, const 
         weights_result(product) ? weight_of_row(product, matrices.topk_weights, place.expert, place.row) : 1;
     double total = 0;
     for (int64_t column = 0; column < n; ++column) {
-      const auto at = pair_at(gate.interleaved, n, column);
+      const auto at = pair_at(product.interleaved, n, column);
       const auto g = static_cast<double>(h[static_cast<size_t>(at.gate)]),
                  u = static_cast<double>(h[static_cast<size_t>(at.up)]);
       const auto sum = static_cast<double>(sums[i * n + column]), weighted = sum * static_cast<double>(weight);
-      const Slopes slope = slopes(gate.activation, g, u);
+      const Slopes slope = slopes(product.activation, g, u);
       float& one = x[static_cast<size_t>(column)];
-      one = round_to(dtype, static_cast<float>(activate(gate.activation, g, u)));
+      one = round_to(dtype, static_cast<float>(activate(product.activation, g, u)));
       total += sum * static_cast<double>(one);
       dh[static_cast<size_t>(at.gate)] = static_cast<float>(weighted * slope.gate);
       dh[static_cast<size_t>(at.up)] = static_cast<float>(weighted * slope.up);
@@ -230,7 +229,7 @@ void multiply_by_slopes(const Product& product, const Matrices& matrices, const 
       from_floats(dtype, values.data(), operand.columns, static_cast<std::byte*>(memory) + row * row_bytes(operand));
     };
     put(product.d, matrices.d, dh);
-    put(gate.x, matrices.gate_x, x);
+    put(product.gate_gradient->x, matrices.gate_x, x);
   });
 }
 

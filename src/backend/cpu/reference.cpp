@@ -108,7 +108,7 @@ std::vector<Joint> joints_of(const Product& product, const Matrices& matrices, i
   input_h(product, matrices).unpack(expert, row, 0, 2 * product.n, h.data());
   std::vector<Joint> joints;
   for (int64_t column = 0; column < product.n; ++column) {
-    const JoinedColumns at = pair_at(product.gate_gradient->interleaved, product.n, column);
+    const JoinedColumns at = pair_at(product.interleaved, product.n, column);
     const auto value = [&](int64_t of) { return static_cast<double>(h[static_cast<size_t>(of)]); };
     joints.push_back({value(at.gate), value(at.up), at});
   }
@@ -136,7 +136,7 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
     if (gate) {
       joints = joints_of(product, matrices, expert, row);
       for (size_t i = 0; i < x.size(); ++i)
-        x[i] = static_cast<float>(activate(gate->activation, joints[i].gate, joints[i].up));
+        x[i] = static_cast<float>(activate(product.activation, joints[i].gate, joints[i].up));
       from_floats(dtype, x.data(), product.n, result.x.data() + in_order * product.n * size_bytes(dtype));
       for (float& one : x) one = round_to(gate->x.type.dtype, one);
     } else if (product.weight_gradient) {
@@ -160,7 +160,7 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
       return sums[column] + (bias.empty() ? 0.0 : static_cast<double>(bias[static_cast<size_t>(column)]));
     };
     for (size_t i = 0; i < joints.size(); ++i) {
-      const Slopes slope = slopes(gate->activation, joints[i].gate, joints[i].up);
+      const Slopes slope = slopes(product.activation, joints[i].gate, joints[i].up);
       values[static_cast<size_t>(joints[i].at.gate)] = finish(sums[i] * slope.gate, weight, 0);
       values[static_cast<size_t>(joints[i].at.up)] = finish(sums[i] * slope.up, weight, 0);
     }

@@ -281,7 +281,6 @@ FinishedRows Operands::finished_rows(int set) const {
 }
 
 GateRows Operands::gate_rows(const float* sums, int set) const {
-  const GateGradient& gate = *product.gate_gradient;
   return {.dh = d_of(set),
           .x = x_of(set),
           .gradient = product.weight_gradient ? dweights_of(set) : nullptr,
@@ -289,8 +288,8 @@ GateRows Operands::gate_rows(const float* sums, int set) const {
           .h = h.data() + set * h_stride,
           .slots = gather_indices.as<int>(),
           .weights = weights_result(product) ? weights.as<float>() : nullptr,
-          .activation = gate.activation,
-          .interleaved = gate.interleaved,
+          .activation = product.activation,
+          .interleaved = product.interleaved,
           .rows = routed_rows(product),
           .width = product.n};
 }

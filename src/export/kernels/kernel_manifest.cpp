@@ -177,14 +177,14 @@ void add_last_pass(Json& launches, const Product& p, const ServiceCubins& servic
                              width}));
   }
   if (p.weight_gradient) launches.push_back(fill("dweights", 0, "slots * 4"));
-  if (const auto& gate = p.gate_gradient) {
+  if (p.gate_gradient) {
     const auto number = [](int value) { return Json{{"int32", std::to_string(value)}}; };
     const Json none = {{"int64", "0"}};
     launches.push_back(
         pass(cubins, "gate_gradient", kPassThreads, "rows",
              {pointer("dh"), pointer("x"), p.weight_gradient ? pointer("dweights") : none, pointer("sums"),
               pointer("h"), pointer("gather_indices"), weights_result(p) ? pointer("topk_weights") : none,
-              number(static_cast<int>(gate->activation)), number(gate->interleaved), rows, width}));
+              number(static_cast<int>(p.activation)), number(p.interleaved), rows, width}));
   } else if (p.weight_gradient) {
     launches.push_back(pass(cubins, "weigh_rows", kPassThreads, "rows",
                             {pointer(operand_name(p.d.matrix)), pointer("dweights"), pointer("sums"),

@@ -118,21 +118,21 @@ void check_gate_gradient(const Product& p, Values values, const float* sums, con
   Random random(p.seed, kSlots);
   for (int i = 0; i < kSamples && rows > 0; ++i) {
     const int64_t row = drawn(random, rows), column = drawn(random, p.n);
-    const auto [first, second] = pair_at(gate.interleaved, p.n, column);
+    const auto [first, second] = pair_at(p.interleaved, p.n, column);
     const auto h = [&](int64_t of) {
       return static_cast<double>(stored_value(p, gate.h, values, row * gate.h.columns + of));
     };
     const double g = h(first), u = h(second);
     const float weight = weights_result(p) ? topk_weight(p, values, p.gather_indices[static_cast<size_t>(row)]) : 1;
     const double sum = static_cast<double>(float_at(sums + row * p.n + column)) * static_cast<double>(weight);
-    const Slopes slope = slopes(gate.activation, g, u);
+    const Slopes slope = slopes(p.activation, g, u);
     const auto require = [&](const float* at, double wanted, const char* which) {
       require_close(Values::random, float_at(at), wanted, 1 + wanted * wanted,
                     fmt::format("row {}, column {} of {}", row, column, which));
     };
     require(dh + row * gate.h.columns + first, sum * slope.gate, "dH");
     require(dh + row * gate.h.columns + second, sum * slope.up, "dH");
-    require(x + row * p.n + column, activate(gate.activation, g, u), "X");
+    require(x + row * p.n + column, activate(p.activation, g, u), "X");
   }
 }
 
