@@ -27,13 +27,11 @@ Estimate change_between(const Peers& before, const Peers& now, const std::string
   return around(change.value - control.value, std::hypot(half_width(change), half_width(control)));
 }
 
-CellFinding compare_peer(CellFinding finding, const std::string& cell, const Peers& before, const Peers& now,
-                         const Peers* again, double limit) {
-  const Peers& latest = again ? *again : now;
+// `change` is that of `latest`, `first` of the times before these were measured again.
+CellFinding compare_peer(CellFinding finding, const std::string& cell, const Peers& before, const Peers& latest,
+                         const Estimate& change, const Estimate& first, double limit) {
   const Measurement *then = time_in(before, cell, finding.kernel), *today = time_in(latest, cell, finding.kernel);
-  const Estimate change = change_between(before, latest, cell, finding.kernel);
-  const bool confirmed =
-      shows_regression(change, limit) && shows_regression(change_between(before, now, cell, finding.kernel), limit);
+  const bool confirmed = shows_regression(change, limit) && shows_regression(first, limit);
   finding.now = *today, finding.before_seconds = then->time.value, finding.rounds = std::max(1, today->time.samples);
   finding.change = {std::expm1(change.value), std::expm1(change.low), std::expm1(change.high)};
   finding.detectable = detectable(change, limit);
@@ -63,16 +61,21 @@ CheckResult check_peers(const Peers& before, const Peers& now, const Peers* agai
                         double threshold) {
   CheckResult result{.findings = {}, .threshold = threshold, .against = name, .same_rounds = false};
   const double limit = std::log1p(threshold);
+  const Peers& latest = again ? *again : now;
   std::vector<double> chances;
   for (const auto& [id, cell] : before.cells)
     for (const PeerTime& time : before.of(id)) {
       CellFinding& finding = result.findings.emplace_back();
       finding.cell = cell, finding.kernel = time.peer;
-      const bool there = time_in(now, id, time.peer) && (!again || time_in(*again, id, time.peer));
-      finding = there ? compare_peer(finding, id, before, now, again, limit)
-                      : settled(finding, Finding::failed, fmt::format("{} is only in {}", time.peer, name));
-      chances.push_back(there ? chance_of_slowdown(change_between(before, again ? *again : now, id, time.peer), limit)
-                              : 1);
+      if (!time_in(now, id, time.peer) || !time_in(latest, id, time.peer)) {
+        finding = settled(finding, Finding::failed, fmt::format("{} is only in {}", time.peer, name));
+        chances.push_back(1);
+        continue;
+      }
+      const Estimate change = change_between(before, latest, id, time.peer);
+      const Estimate first = again ? change_between(before, now, id, time.peer) : change;
+      finding = compare_peer(finding, id, before, latest, change, first, limit);
+      chances.push_back(chance_of_slowdown(change, limit));
     }
   const std::vector<bool> slowed = discoveries(chances, kFalseDiscoveries);
   for (size_t i = 0; i < slowed.size(); ++i)

@@ -49,11 +49,12 @@ std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection proj
     return found == places.end() ? std::nullopt : std::optional(found->second);
   };
   std::vector<Half> halves;
+  const std::vector<Fusion> all_parts = all_parts_of_dx();
   for (size_t i = 0; i < cells.size(); ++i) {
     const Cell& cell = cells[i].cell;
     if (cell.shape.op != Op::dw || cell.shape.layer.projection != projection) continue;
     const auto fwd = place(cell, Op::fwd);
-    for (const Fusion& parts : all_parts_of_dx())
+    for (const Fusion& parts : all_parts)
       if (const auto dx = place(cell, Op::dx, parts); fwd && dx) halves.push_back({{*fwd, *dx, i}, cell});
   }
   return halves;

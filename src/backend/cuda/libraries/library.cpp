@@ -17,7 +17,7 @@ namespace {
 
 // Where libraries are, the first choice first: what pip installed beside this program, the loader's own search (""),
 // toolkits, and what lies beside the programs of PATH: toolkits, virtual environments, conda, Pythons that have torch.
-std::vector<std::string> folders() {
+std::vector<std::string> find_folders() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   const auto of = [](const char* variable) {
@@ -55,8 +55,9 @@ std::vector<const char*> endings() {
 }  // namespace
 
 Library::Library(const std::string& what, const std::string& name) : what_(what) {
+  static const std::vector<std::string> folders = find_folders();  // for all libraries
   const std::vector<const char*> versions = endings();
-  for (const std::string& folder : folders())
+  for (const std::string& folder : folders)
     for (const char* ending : versions)
       if (!handle_) handle_ = ::dlopen((folder + name + ending).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_)
