@@ -391,7 +391,7 @@ def _activated(hidden, activation, interleaved):
 def _steps(folder, dy, w, h, m_sizes, gather_indices, topk_weights, top_k, fusion):
     """dH, X and the gradient of the weights: dx of down with the gradients of gate and up."""
     rows = gather_indices.numel()
-    dh, x = torch.zeros_like(h), h.new_zeros((rows, w.shape[2]))
+    dh, x = _result(h, h.shape, False), _result(h, (rows, w.shape[2]), False)
     dweights = dy.new_empty(rows, dtype=torch.float32)
     _launch(folder, "dx", fusion, w.shape, top_k, rows, dy, w, None, x, m_sizes, gather_indices, topk_weights, dweights, h,
             dh)
