@@ -94,6 +94,32 @@ inline const Fp8Plant kFp8Plants[] = {
      true},
 };
 
+/// Faults of the gradients of gates. Those that the reference shares, whose pass is the same code, must be found there.
+struct GatePlant {
+  Plant plant;
+  Fusion fusion;
+  bool of_reference = true;
+};
+inline const Fusion kSiluSteps = {.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true};
+inline const GatePlant kGatePlants[] = {
+    {{"gates for ups", "simt", "finish.cuh",
+      "gate = to_float(pairs[at / count].of[at % count]), up = to_float(pairs[next / count].of[next % count]);",
+      "up = to_float(pairs[at / count].of[at % count]), gate = to_float(pairs[next / count].of[next % count]);"},
+     kSiluSteps},
+    {{"a derivative without its second term", "simt", "finish.cuh", "of_gate = s + slope * g * s * (1 - s);",
+      "of_gate = s;"},
+     {.permute_y = true, .topk_weights = true, .gpt_oss = true}},
+    {{"the density left out", "simt", "finish.cuh", "(below + gate * expf(-gate * gate / 2) * 0.39894228040143268f)",
+      "below"},
+     {.gelu = true, .interleaved = true}},
+    {{"gradients of weights from ups", "simt", "finish.cuh", "to_float(round_to<Element>(value));",
+      "to_float(round_to<Element>(up));"},
+     kSiluSteps},
+    {{"neighbours of gates for their ups", "simt", "finish.cuh", "d[next / count].of[next % count] =", "d[1].of[i] ="},
+     {.gelu = true, .interleaved = true},
+     false},
+};
+
 inline const Plant& find_plant(const std::string& fault, const std::string& variant) {
   for (const Plant& plant : kPlants)
     if (plant.fault == fault && plant.variant == variant) return plant;

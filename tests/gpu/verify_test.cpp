@@ -514,6 +514,29 @@ TEST_F(KernelTest, WrongScalesAndSumsOfFp8AreCaught) {
   }
 }
 
+// The reference of gates' gradients is made by the pass that is judged: sums in double must catch what both share.
+TEST_F(KernelTest, WrongGradientsOfGatesAreCaught) {
+  for (const GatePlant& plant : kGatePlants) {
+    const Problem problem = problem_of({"", 16, 4, 128, 256, 100, "zipf:1"}, Dtype::bf16, plant.fusion, Op::dx);
+    const std::string folder = testing::TempDir() + "/moetune-planted-gates";
+    plant_kernels(plant.plant, folder);
+    const std::unique_ptr<Backend> planted = make_cuda_backend(0, {.kernels_folder = folder, .cache = false});
+    planted->load(problem);
+    const Contender contender = {.baseline = {},
+                                 .candidate = find_variant(plant.plant.variant).fallback(problem, backend().device())};
+    std::string found;
+    try {
+      found = planted->verify(contender).reason;
+    } catch (const Error& error) {
+      found = error.what();
+    }
+    EXPECT_NE(found.find(plant.of_reference ? "the reference is wrong at" : "elements differ"), std::string::npos)
+        << plant.plant.fault << ": " << found;
+    backend().load(problem);
+    EXPECT_TRUE(backend().verify(contender).ok) << plant.plant.fault;
+  }
+}
+
 class WrongKernel : public GpuTest, public testing::WithParamInterface<std::string> {
  protected:
   void SetUp() override {

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "backend/cuda/compile/compiler.h"
+#include "backend/cuda/verify/service.h"
 #include "base/error.h"
 #include "base/system/file.h"
 #include "built_in.h"
@@ -406,8 +407,7 @@ TEST(MmaFp8, CompilesWithoutSpills) {
 }
 
 // What the tests on a GPU plant stands in the kernels once, compiles, and is in what runs there.
-void expect_planted(const Plant& plant, const Candidate& candidate, const Shape& shape, const std::string& target) {
-  const std::string unit = candidate.variant->unit(candidate, shape);
+void expect_planted(const Plant& plant, const std::string& unit, const std::string& target) {
   const TemporaryFolder folder;
   plant_kernels(plant, folder.path());
   const CompiledUnit right = compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources()}).front();
@@ -422,15 +422,17 @@ TEST(Plants, AllCompile) {
   const Problem problem = planted_problem();
   for (const Plant& plant : kPlants) {
     const std::string target = plant.variant == "wgmma" ? "sm_90a" : "sm_80";
-    expect_planted(plant, planted_candidate(plant, problem, device_of_arch(target)), problem.shape, target);
+    const Candidate candidate = planted_candidate(plant, problem, device_of_arch(target));
+    expect_planted(plant, candidate.variant->unit(candidate, problem.shape), target);
   }
   for (const Fp8Plant& one : kFp8Plants) {
     Shape shape = shape_of(Dtype::fp8, 384, 512, one.fusion);
     shape.layer.scales = one.deep ? ScaleKind::channel : ScaleKind::block;
     const Candidate candidate = parse_candidate(one.candidate);
     ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
-    expect_planted(one.plant, candidate, shape, "sm_90a");
+    expect_planted(one.plant, candidate.variant->unit(candidate, shape), "sm_90a");
   }
+  for (const GatePlant& one : kGatePlants) expect_planted(one.plant, finish_unit(Dtype::bf16), "sm_80");
 }
 
 TEST(Plants, ASentenceMustStandThereOnce) {

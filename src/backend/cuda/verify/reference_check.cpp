@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -15,7 +16,9 @@ namespace moetune {
 namespace {
 
 constexpr int kSamples = 64;
+constexpr int64_t kGateElements = 1 << 20;
 constexpr double kTolerance = 1e-4;
+constexpr double kOfFp32 = 1e-6;  // an activation in fp32 is this near to the exact one, times gate * (1 + up)
 constexpr uint64_t kSums = 77, kSlots = 78, kGradients = 79;  // streams of random numbers
 
 // An input's element as it enters the product, weighted: `index` of M or N and `k` of an expert.
@@ -35,18 +38,34 @@ double value_before(const Product& p, Values values, int64_t row, int64_t column
   return round_to(p.d.type.dtype, operand_value(values, p.seed, stream_of(p.d.matrix), at));
 }
 
-float float_at(const float* place) {
-  float value = 0;
-  require(cudaMemcpy(&value, place, sizeof value, cudaMemcpyDeviceToHost), "cannot read the reference");
-  return value;
+std::vector<float> floats_at(const float* place, int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  require(cudaMemcpy(values.data(), place, values.size() * sizeof(float), cudaMemcpyDeviceToHost),
+          "cannot read the reference");
+  return values;
+}
+
+float float_at(const float* place) { return floats_at(place, 1)[0]; }
+
+// Of H, that column of X's comes from.
+struct GateAndUp {
+  double gate, up;
+};
+GateAndUp gate_and_up(const Product& p, Values values, int64_t row, int64_t column) {
+  const Operand& h = p.gate_gradient->h;
+  const auto [gate, up] = pair_at(p.interleaved, p.n, column);
+  return {static_cast<double>(stored_value(p, h, values, row * h.columns + gate)),
+          static_cast<double>(stored_value(p, h, values, row * h.columns + up))};
 }
 
 int64_t drawn(Random& random, int64_t end) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(end))); }
 
-void require_close(Values values, float got, double sum, double squares, const std::string& place) {
+// `place` gives words for where it is.
+template <class Place>
+void require_close(Values values, float got, double sum, double squares, const Place& place) {
   const double tolerance = values == Values::integer ? 0 : kTolerance * std::sqrt(squares);
   if (!(std::abs(got - sum) <= tolerance))
-    throw machine_error(fmt::format("the reference is wrong at {}: {} instead of {}", place, got, sum),
+    throw machine_error(fmt::format("the reference is wrong at {}: {} instead of {}", place(), got, sum),
                         "nothing on this machine can be verified; see moetune doctor");
 }
 
@@ -71,7 +90,7 @@ void check_sums(const Product& p, Values values, const float* sums) {
     }
     const float got = float_at(sums + row * columns + column);
     require_close(values, got, sum, squares,
-                  fmt::format("expert {}, row {}, column {}", place.expert, place.row, column));
+                  [&] { return fmt::format("expert {}, row {}, column {}", place.expert, place.row, column); });
   }
 }
 
@@ -87,7 +106,7 @@ void check_slot_sums(const Product& p, Values values, const float* sums, const f
       sum += term, squares += term * term;
     }
     require_close(values, float_at(result + token * p.n + column), sum, squares,
-                  fmt::format("token {}, column {}", token, column));
+                  [&] { return fmt::format("token {}, column {}", token, column); });
   }
 }
 
@@ -108,31 +127,35 @@ void check_finished(const Product& p, Values values, const float* sums, const fl
     const double wanted = joins ? activate(p.activation, sum(gate), sum(up)) : sum(column);
     const double terms = std::max(1.0, std::abs(joins ? sum(gate) * sum(up) : wanted));
     require_close(joins ? Values::random : values, float_at(result + row * p.d.columns + column), wanted, terms * terms,
-                  fmt::format("expert {}, row {}, column {}", place.expert, place.row, column));
+                  [&] { return fmt::format("expert {}, row {}, column {}", place.expert, place.row, column); });
   }
 }
 
 void check_gate_gradient(const Product& p, Values values, const float* sums, const float* dh, const float* x) {
-  const GateGradient& gate = *p.gate_gradient;
-  const int64_t rows = routed_rows(p);
+  const int64_t rows = routed_rows(p),
+                checked = std::min(rows, std::clamp<int64_t>(kGateElements / p.n, kSamples, 1024));
   Random random(p.seed, kSlots);
-  for (int i = 0; i < kSamples && rows > 0; ++i) {
-    const int64_t row = drawn(random, rows), column = drawn(random, p.n);
-    const auto [first, second] = pair_at(p.interleaved, p.n, column);
-    const auto h = [&](int64_t of) {
-      return static_cast<double>(stored_value(p, gate.h, values, row * gate.h.columns + of));
-    };
-    const double g = h(first), u = h(second);
+  for (int64_t i = 0; i < checked; ++i) {
+    const int64_t row = checked == rows ? i : drawn(random, rows);
+    const std::vector<float> of_sums = floats_at(sums + row * p.n, p.n), of_dh = floats_at(dh + row * 2 * p.n, 2 * p.n),
+                             of_x = floats_at(x + row * p.n, p.n);
     const float weight = weights_result(p) ? topk_weight(p, values, p.gather_indices[static_cast<size_t>(row)]) : 1;
-    const double sum = static_cast<double>(float_at(sums + row * p.n + column)) * static_cast<double>(weight);
-    const Slopes slope = slopes(p.activation, g, u);
-    const auto require = [&](const float* at, double wanted, const char* which) {
-      require_close(Values::random, float_at(at), wanted, 1 + wanted * wanted,
-                    fmt::format("row {}, column {} of {}", row, column, which));
-    };
-    require(dh + row * gate.h.columns + first, sum * slope.gate, "dH");
-    require(dh + row * gate.h.columns + second, sum * slope.up, "dH");
-    require(x + row * p.n + column, activate(p.activation, g, u), "X");
+    for (int64_t column = 0; column < p.n; ++column) {
+      const auto [first, second] = pair_at(p.interleaved, p.n, column);
+      const auto [gate, up] = gate_and_up(p, values, row, column);
+      const Slopes slope = slopes(p.activation, gate, up);
+      const double sum = static_cast<double>(of_sums[static_cast<size_t>(column)]) * static_cast<double>(weight);
+      const double most = sum * (std::abs(gate) + std::abs(up));  // terms of a derivative may cancel out
+      const auto require_dh = [&](int64_t at, double wanted) {
+        require_close(Values::random, of_dh[static_cast<size_t>(at)], wanted, 1 + most * most,
+                      [&] { return fmt::format("row {}, column {} of dH", row, at); });
+      };
+      require_dh(first, sum * slope.gate);
+      require_dh(second, sum * slope.up);
+      const double again = activate(p.activation, gate, up);
+      require_close(Values::random, of_x[static_cast<size_t>(column)], again, 1 + again * again,
+                    [&] { return fmt::format("row {}, column {} of X", row, column); });
+    }
   }
 }
 
@@ -140,21 +163,31 @@ void check_dweights(const Product& p, Values values, const float* sums, const fl
   const std::vector<int32_t> rows = rows_of_slots(p);
   const Operand& x = p.weight_gradient->x;
   Random random(p.seed, kGradients);
-  std::vector<float> of_row(static_cast<size_t>(p.n));
   for (int i = 0; i < kSamples && p.slots > 0; ++i) {
     const int64_t slot = drawn(random, p.slots), row = rows[static_cast<size_t>(slot)];
-    double sum = 0, squares = 0;
-    if (row >= 0)
-      require(cudaMemcpy(of_row.data(), sums + row * p.n, of_row.size() * sizeof(float), cudaMemcpyDeviceToHost),
-              "cannot read the reference");
-    for (int64_t j = 0; row >= 0 && j < p.n; ++j) {
-      const auto at = static_cast<uint64_t>(row * p.n + j);
-      const double term = static_cast<double>(of_row[static_cast<size_t>(j)]) *
-                          round_to(x.type.dtype, operand_value(values, p.seed, stream_of(x.matrix), at));
+    double sum = 0, squares = 0, beside_ties = 0;  // the last: of X that an exponential rounds either way
+    const std::vector<float> of_row = row < 0 ? std::vector<float>() : floats_at(sums + row * p.n, p.n);
+    for (size_t j = 0; j < of_row.size(); ++j) {
+      const auto column = static_cast<int64_t>(j);
+      const auto rounded = [&](double value) {
+        return static_cast<double>(round_to(x.type.dtype, static_cast<float>(value)));
+      };
+      double factor = 0;
+      if (p.gate_gradient) {
+        const auto [gate, up] = gate_and_up(p, values, row, column);
+        const double exact = activate(p.activation, gate, up);
+        factor = rounded(exact);
+        const double near = kOfFp32 * std::abs(gate) * (1 + std::abs(up));
+        beside_ties += std::abs(static_cast<double>(of_row[j]) * (rounded(exact + near) - rounded(exact - near)));
+      } else {
+        factor = static_cast<double>(stored_value(p, x, values, row * p.n + column));
+      }
+      const double term = static_cast<double>(of_row[j]) * factor;
       sum += term, squares += term * term;
     }
-    require_close(values, float_at(dweights + slot), sum, squares,
-                  fmt::format("slot {} of {}", slot, name(LayerMatrix::dweights)));
+    const double tolerated = std::sqrt(squares) + beside_ties / kTolerance;
+    require_close(p.gate_gradient ? Values::random : values, float_at(dweights + slot), sum, tolerated * tolerated,
+                  [&] { return fmt::format("slot {} of {}", slot, name(LayerMatrix::dweights)); });
   }
 }
 

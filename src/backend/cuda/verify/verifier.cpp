@@ -223,6 +223,7 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
     require(cudaStreamSynchronize(stream_), "the reference failed");
     check_gate_gradient(p, values, sums.as<float>(), results_[0].reference(values).as<float>(),
                         results_[1].reference(values).as<float>());
+    if (p.weight_gradient) check_dweights(p, values, sums.as<float>(), results_[2].reference(values).as<float>());
   } else if (p.weight_gradient) {
     const DeviceBuffer& dweights = results_[1].reference(values);
     clear(dweights);

@@ -16,8 +16,8 @@ using RunOnce = std::function<void()>;
 /// Each compares sampled elements of references on the device with sums in double: equal for integer inputs, within
 /// 1e-4 of the root sum of squares of the terms for random ones. Exit::machine where one differs. `sums` are those
 /// before a last pass: fp32 [owned_rows of D, N]; `result` is fp32 [tokens, N], the sums of a token's slots; `dweights`
-/// are fp32 [slots], the row dots of sums and X. Of check_finished `result` has D's rows, in expert order, with bias
-/// and activation.
+/// are fp32 [slots], the row dots of sums and X, which a gate gradient makes from H. Of check_finished `result` has D's
+/// rows, in expert order, with bias and activation. check_gate_gradient looks at whole rows: all where these are few.
 void check_sums(const Product& product, Values values, const float* sums);
 void check_slot_sums(const Product& product, Values values, const float* sums, const float* result);
 void check_finished(const Product& product, Values values, const float* sums, const float* result);
