@@ -128,8 +128,8 @@ __forceinline__ unsigned long long splitmix64(unsigned long long x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   return x ^ (x >> 31);
 }
-__forceinline__ float integer_value(unsigned bits) {
-  return static_cast<float>(static_cast<int>((bits >> 8) % 9u) - 4);
+__forceinline__ float integer_value(unsigned bits, int most) {
+  return static_cast<float>(static_cast<int>((bits >> 8) % (2u * most + 1u)) - most);
 }
 __forceinline__ float random_value(unsigned bits) {
   const int sum = (bits & 255u) + ((bits >> 8) & 255u) + ((bits >> 16) & 255u) + (bits >> 24);

@@ -4,7 +4,7 @@
 
 namespace moetune {
 
-// values: 0 integer, 1 random, 2 weights, 3 weights rounded up to quarters, 4 scales for integers, 5 scales, 6 scales of
+// values: -most integers in [-most, most], 1 random, 2 weights, 3 weights rounded up to quarters, 4 scales for integers, 5 scales, 6 scales of
 // int8; the formulas stand at operand_value, stored_value and scale_value in src/workload.
 __device__ __forceinline__ float weight_or_scale(float weight, int values) {
   if (values == 3) return ceilf(4 * weight) / 4;
@@ -21,7 +21,7 @@ __device__ __forceinline__ void fill(Element* out, unsigned long long count, uns
     const unsigned long long h = splitmix64(base + i / 2);
     for (int half = 0; half < 2 && i + half < count; ++half) {
       const unsigned bits = static_cast<unsigned>(half ? h >> 32 : h);
-      out[i + half] = round_to<Element>(values == 0   ? integer_value(bits)
+      out[i + half] = round_to<Element>(values < 0    ? integer_value(bits, -values)
                                         : values == 1 ? spread<Element> * random_value(bits)
                                                       : weight_or_scale(weight_value(bits), values));
     }
@@ -35,7 +35,7 @@ __device__ __forceinline__ void fill(nibbles* out, unsigned long long count, uns
        i += step) {
     const unsigned long long h = splitmix64(base + i);
     const auto element = [&](unsigned bits) {
-      const float value = values == 0 ? integer_value(bits) : spread<nibbles> * random_value(bits);
+      const float value = values < 0 ? integer_value(bits, -values) : spread<nibbles> * random_value(bits);
       return __float2int_rn(fminf(fmaxf(value, -8.0f), 7.0f)) + 8;
     };
     out[i] = {static_cast<unsigned char>(element(static_cast<unsigned>(h)) |

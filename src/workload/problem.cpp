@@ -71,11 +71,11 @@ Problem problem_from_json(const JsonAt& json) {
   return problem;
 }
 
-float operand_value(Values values, uint64_t seed, int stream, uint64_t index) {
+float operand_value(Values values, uint64_t seed, int stream, uint64_t index, int most) {
   const uint64_t hash = splitmix64(splitmix64(seed * 4 + static_cast<uint64_t>(stream)) + index / 2);
   const uint32_t bits = static_cast<uint32_t>(index % 2 == 0 ? hash : hash >> 32);
   if (stream == kStreamWeights) return static_cast<float>((bits >> 8) + 0.5) * 0x1p-24f;
-  if (values == Values::integer) return static_cast<float>(static_cast<int>((bits >> 8) % 9) - 4);
+  if (values == Values::integer) return static_cast<float>(static_cast<int>((bits >> 8) % (2 * most + 1)) - most);
   const int sum = static_cast<int>((bits & 0xff) + ((bits >> 8) & 0xff) + ((bits >> 16) & 0xff) + (bits >> 24));
   const int fine = static_cast<int>((bits * 0x9e3779b1u) >> 24);
   constexpr float kUnitDeviation = 1.32144990e-05f;  // sqrt(3) / 2^17

@@ -52,13 +52,13 @@ Problem problem_from_json(const JsonAt& json);
 /// Values of the operands, the same on every backend: element `index` of operand `stream`, before rounding to the
 /// dtype. A pair of neighbours shares one hash: h = splitmix64(splitmix64(seed * 4 + stream) + index / 2), bits = the
 /// low half of h for an even index, the high half for an odd one.
-///   integer  (bits >> 8) % 9 - 4: whole numbers in [-4, 4], whose products sum exactly in fp32
+///   integer  (bits >> 8) % (2 * most + 1) - most: whole numbers in [-most, most], whose products sum exactly in fp32
 ///   random   ((sum of the four bytes of bits - 510) * 512 + 2 * fine - 255) * sqrt(3) / 2^17, where fine is the high
 ///            byte of bits * 0x9e3779b1: about normal, standard deviation 1, with every bit of a mantissa in use,
 ///            because a GPU's power and clock depend on which bits change
 /// Stream 2, the top-k weights, is ((bits >> 8) + 0.5) / 2^24 in both: in (0, 1].
 enum class Values { integer, random };
 enum ValueStream : int { kStreamX = 0, kStreamW = 1, kStreamWeights = 2, kStreamDy = 3 };
-float operand_value(Values values, uint64_t seed, int stream, uint64_t index);
+float operand_value(Values values, uint64_t seed, int stream, uint64_t index, int most = 4);
 
 }  // namespace moetune

@@ -326,16 +326,22 @@ bool has_exact_weights(const Product& product, Values values) {
   return product.weighting == Weighting::a && values == Values::integer;
 }
 
+int most_integer(const Product& product, const Operand& operand) {
+  const bool wide = operand.type.dtype == Dtype::fp8 && !product.fast_sums && product.d.type.dtype != Dtype::fp16;
+  return wide ? 16 : 4;
+}
+
 namespace {
-float stored_with(uint64_t seed, const Operand& operand, Values values, int64_t index) {
+float stored_with(uint64_t seed, const Operand& operand, Values values, int64_t index, int most = 4) {
   const Dtype dtype = operand.type.dtype;
   const float spread = values == Values::integer ? 1.0f : dtype == Dtype::int8 ? 32.0f : bits(dtype) == 4 ? 3.0f : 1.0f;
-  return round_to(dtype, spread * operand_value(values, seed, stream_of(operand.matrix), static_cast<uint64_t>(index)));
+  return round_to(dtype,
+                  spread * operand_value(values, seed, stream_of(operand.matrix), static_cast<uint64_t>(index), most));
 }
 }  // namespace
 
 float stored_value(const Product& product, const Operand& operand, Values values, int64_t index) {
-  return stored_with(product.seed, operand, values, index);
+  return stored_with(product.seed, operand, values, index, most_integer(product, operand));
 }
 
 int64_t row_bytes(const Operand& operand) { return operand.columns * bits(operand.type.dtype) / 8; }

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <set>
+#include <utility>
 
 namespace moetune {
 namespace {
@@ -330,6 +332,64 @@ TEST(Fp8, ScalesLieByTheirStrides) {
     EXPECT_LT(bytes(p),
               of_w + of_x + 18 * 200 * 2 + 4.0 * static_cast<double>(scale_count(p, p.a) + scale_count(p, p.b) + 60));
   }
+}
+
+// The sum of products as Hopper's tensor cores make it of fp8: 32 at a time are aligned with the largest of them and of
+// the sum before, and lose what lies 13 bits below its first. `restart`: terms after which fp32 takes over.
+double tensor_core_sum(const std::vector<double>& products, size_t restart) {
+  double total = 0, part = 0;
+  for (size_t at = 0; at < products.size(); at += 32) {
+    if (at % restart == 0) total += std::exchange(part, 0);
+    double most = std::abs(part);
+    for (size_t i = at; i < at + 32; ++i) most = std::max(most, std::abs(products[i]));
+    const double unit = std::ldexp(1, std::ilogb(std::max(most, 1.0)) - 13);
+    part = std::trunc(part / unit) * unit;
+    for (size_t i = at; i < at + 32; ++i) part += std::trunc(products[i] / unit) * unit;
+  }
+  return total + part;
+}
+
+// What verify relies on: integers that promoted sums keep, and others lose over k = 7168.
+TEST(Fp8, IntegersShowSumsThatAreNotPromoted) {
+  Cell cell;
+  cell.shape.layer = {.model = "custom",
+                      .experts = 1,
+                      .top_k = 1,
+                      .n = 64,
+                      .k = 7168,
+                      .dtype = Dtype::fp8,
+                      .scales = ScaleKind::channel};
+  cell.tokens = 32;
+  cell.routing = parse_routing("uniform");
+  Product p = product_of(make_problem(cell));
+  EXPECT_EQ(most_integer(p, p.a), 16);
+  const auto values_of = [&](const Operand& operand) {
+    std::vector<double> values;
+    for (int64_t i = 0; i < operand.rows * p.k; ++i)
+      values.push_back(static_cast<double>(stored_value(p, operand, Values::integer, i)));
+    return values;
+  };
+  const auto mismatches = [&](size_t restart) {
+    const std::vector<double> x = values_of(p.a), w = values_of(p.b);
+    const auto k = static_cast<size_t>(p.k);
+    std::vector<double> products(k);
+    int count = 0;
+    for (size_t row = 0; row < x.size(); row += k)
+      for (size_t column = 0; column < w.size(); column += k) {
+        for (size_t i = 0; i < k; ++i) products[i] = x[row + i] * w[column + i];
+        const double exact = std::accumulate(products.begin(), products.end(), 0.0);
+        count += to_bf16(static_cast<float>(tensor_core_sum(products, restart))) != to_bf16(static_cast<float>(exact));
+      }
+    return count;
+  };
+  EXPECT_EQ(mismatches(128), 0);
+  EXPECT_GT(mismatches(7168), 4);
+  p.fast_sums = true;  // which must not be called wrong
+  EXPECT_EQ(most_integer(p, p.a), 4);
+  EXPECT_EQ(mismatches(7168), 0);
+  p.fast_sums = false, p.d.type = plain_type(Dtype::fp16);
+  EXPECT_EQ(most_integer(p, p.b), 4);
+  EXPECT_EQ(most_integer(product(), product().a), 4);
 }
 
 // W of 4 bits: rounded to X's dtype with its scale and zero point, each of which lies once.

@@ -45,8 +45,8 @@ void fill(const Product& product, const Operand& operand, Values values, int64_t
           std::byte* target) {
   std::vector<float> floats(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
-    floats[static_cast<size_t>(i)] =
-        operand_value(values, product.seed, stream_of(operand.matrix), static_cast<uint64_t>(first + i));
+    floats[static_cast<size_t>(i)] = operand_value(values, product.seed, stream_of(operand.matrix),
+                                                   static_cast<uint64_t>(first + i), most_integer(product, operand));
   from_floats(operand.type.dtype, floats.data(), count, target + first * size_bytes(operand.type.dtype));
 }
 

@@ -225,7 +225,7 @@ void Operands::fill_operand(Services& services, const Operand& operand, Values v
                             cudaStream_t stream) const {
   services.of(operand.type.dtype)
       .fill(memory, operand.rows * operand.columns, values, product.seed + static_cast<uint64_t>(set),
-            stream_of(operand.matrix), stream);
+            stream_of(operand.matrix), stream, most_integer(product, operand));
 }
 
 const float* Operands::a_scales_of(int set) const {

@@ -251,7 +251,9 @@ class Loops {
   }
 
   float value(int stream, int64_t index) const {
-    return round_to(p_.shape.layer.dtype, operand_value(values_, p_.seed, stream, static_cast<uint64_t>(index)));
+    const Dtype dtype = p_.shape.layer.dtype;
+    const int most = dtype == Dtype::fp8 && extras_.result_dtype != Dtype::fp16 ? 16 : 4;
+    return round_to(dtype, operand_value(values_, p_.seed, stream, static_cast<uint64_t>(index), most));
   }
   float topk(const Row& r) const {
     return operand_value(values_, p_.seed, kStreamWeights, static_cast<uint64_t>(r.slot));

@@ -145,10 +145,10 @@ Service::Service(Dtype dtype, const CompilerOptions& options) : dtype_(dtype) {
   module_ = std::make_shared<Module>(compiled.cubin);
 }
 
-void Service::fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values,
-                   cudaStream_t stream) const {
+void Service::fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream,
+                   int most) const {
   launch(module_->kernel("fill"), kManyBlocks, kThreads, stream, out, count, base_of(seed, stream_of_values),
-         values == Values::integer ? 0 : 1);
+         values == Values::integer ? -most : 1);
 }
 
 void Service::fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const {

@@ -118,8 +118,9 @@ class Service {
  public:
   Service(Dtype dtype, const CompilerOptions& options);
 
-  /// Fills `count` elements of an operand as stored_value says.
-  void fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream) const;
+  /// Fills `count` elements of an operand as stored_value says; integers are `most` at most.
+  void fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream,
+            int most = 4) const;
   /// Fills top-k weights as topk_weight says, in quarters where has_exact_weights.
   void fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const;
   /// Fills scales of the service's dtype as scale_value says; `seed` is scale_seed's.
