@@ -2,6 +2,7 @@
 // hands it the row counts.
 #pragma once
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "backend/cuda/compile/compiler.h"
@@ -14,19 +15,25 @@
 
 namespace moetune {
 
-/// What simt's kernel is handed, but for its row counts.
-inline Json simt_fields() {
+/// What simt's kernel is handed, but for its row counts; of fp8 with X's scales MN-major.
+inline Json simt_fields(bool fp8) {
+  std::map<std::string, std::string> pointers = {{"m_sizes", "sizes"}}, sizes;
+  for (const std::string own : {"x", "w", "y", "gather_indices", "topk_weights"}) pointers[own] = own;
+  if (fp8) {
+    pointers["x_scales"] = "x_scales_mn_major", pointers["w_scales"] = "w_scales";
+    sizes["x_scale_row"] = "1", sizes["x_scale_step"] = "ceil_div(x_rows, 4) * 4";
+  }
   Json fields = Json::array();
   for (const ArgsField& field : args_fields()) {
     const std::string name(field.name);
-    if (field.kind == ArgsField::Kind::int32)
-      fields.push_back({{"name", name}, {"offset", field.offset}, {"int32", name}});
-    if (field.kind == ArgsField::Kind::int64)
-      fields.push_back({{"name", name}, {"offset", field.offset}, {"int64", name}});
-    if (field.kind != ArgsField::Kind::pointer) continue;
-    for (const std::string known : {"x", "w", "y", "gather_indices", "topk_weights"})
-      if (name == known) fields.push_back({{"name", name}, {"offset", field.offset}, {"pointer", name}});
-    if (name == "m_sizes") fields.push_back({{"name", name}, {"offset", field.offset}, {"pointer", "sizes"}});
+    Json one = {{"name", name}, {"offset", field.offset}};
+    if (field.kind != ArgsField::Kind::pointer)
+      one[field.kind == ArgsField::Kind::int32 ? "int32" : "int64"] = sizes.contains(name) ? sizes[name] : name;
+    else if (pointers.contains(name))
+      one["pointer"] = pointers[name];
+    else
+      continue;
+    fields.push_back(one);
   }
   return fields;
 }
@@ -57,6 +64,17 @@ inline void write_simt_pack(const TemporaryFolder& folder, const Shape& shape, c
   };
   const Product product = product_of(shape);
   const std::string_view dtype = name(shape.layer.dtype);
+  Json operands = {operand("x", dtype, {rows_expression(product, product.a).text(), "k"}, "read"),
+                   operand("w", dtype, {"experts * n", "k"}, "read"),
+                   operand("y", name(product.d.type.dtype), {rows_expression(product, product.d).text(), "n"}, "write"),
+                   operand("m_sizes", "int32", {"experts"}, "read"),
+                   operand("gather_indices", "int32", {"rows"}, "read"),
+                   operand("topk_weights", "fp32", {"slots"}, "read")};
+  const bool fp8 = shape.layer.dtype == Dtype::fp8;
+  if (fp8) {
+    operands.push_back(operand("x_scales_mn_major", "fp32", {"ceil_div(k, 128)", "ceil_div(x_rows, 4) * 4"}, "read"));
+    operands.push_back(operand("w_scales", "fp32", {"experts", "ceil_div(n, 128)", "ceil_div(k, 128)"}, "read"));
+  }
   const auto binary = [&](const std::string& file, int block_m) {
     return Json{{"files", {{arch, file}}}, {"entry", "moetune_kernel"}, {"threads", block_m * 4}, {"shared_bytes", 0}};
   };
@@ -67,17 +85,16 @@ inline void write_simt_pack(const TemporaryFolder& folder, const Shape& shape, c
       {"knobs",
        {{{"name", "block_m"}, {"help", "rows of a tile"}, {"values", {16, 32}}, {"default", 16}},
         {{"name", "spread"}, {"help", "blocks for each that fits"}, {"values", {1, 2}}, {"default", 1}}}},
-      {"computes", {{{"op", "fwd"}, {"dtype", dtype}, {"fusion", text(shape.fusion)}, {"weighting", weighting}}}},
+      {"computes",
+       {{{"op", "fwd"},
+         {"dtype", format_word(shape.layer)},
+         {"fusion", text(shape.fusion)},
+         {"weighting", weighting}}}},
       {"rules", Json::array()},
       {"files", std::move(files)},
       {"binaries", {binary(names[1], 16), binary(names[2], 32)}},
       {"candidates", {{16, 1, 0}, {16, 2, 0}, {32, 1, 1}}},
-      {"operands",
-       {operand("x", dtype, {rows_expression(product, product.a).text(), "k"}, "read"),
-        operand("w", dtype, {"experts * n", "k"}, "read"),
-        operand("y", dtype, {rows_expression(product, product.d).text(), "n"}, "write"),
-        operand("m_sizes", "int32", {"experts"}, "read"), operand("gather_indices", "int32", {"rows"}, "read"),
-        operand("topk_weights", "fp32", {"slots"}, "read")}},
+      {"operands", std::move(operands)},
       {"buffers", {{{"name", "sizes"}, {"bytes", "experts * 4"}, {"zeroed", false}}}},
       {"launches",
        {{{"fill", {{"pointer", "sizes"}, {"byte", 0}, {"bytes", "experts * 4"}}}},
@@ -94,7 +111,7 @@ inline void write_simt_pack(const TemporaryFolder& folder, const Shape& shape, c
          {"cooperative", false},
          {"grid", "min((rows / block_m + min(experts, rows)) * ceil_div(n, 64), held * spread)"},
          {"arguments",
-          {{{"struct", {{"size", sizeof(Args)}, {"alignment", alignof(Args)}, {"fields", simt_fields()}}}}}}}}}};
+          {{{"struct", {{"size", sizeof(Args)}, {"alignment", alignof(Args)}, {"fields", simt_fields(fp8)}}}}}}}}}};
   folder.write("pack.json", manifest.dump(1));
 }
 

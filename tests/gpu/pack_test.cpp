@@ -59,6 +59,23 @@ TEST_F(PackOnGpu, WeightsAreRoundedWhereTheManifestSays) {
   EXPECT_GT(wrong.mismatches, 0);
 }
 
+TEST_F(PackOnGpu, ScalesOfXMayBeMnMajor) {
+  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}}) {  // 82 rows, and 41 of tokens
+    const Problem problem = fp8_problem_of({"small", 6, 2, 96, 384, 41, "zipf:1.0"}, ScaleKind::block, fusion);
+    const std::string name = fusion.permute_x ? "packed_scaled_gathered" : "packed_scaled";
+    const VariantPtr right = pack(name, problem.shape, "none");
+    const VariantPtr wrong = changed(name + "_wrong", [](Json& manifest) {
+      Json& fields = manifest["launches"][2]["arguments"][0]["struct"]["fields"];
+      for (Json& field : fields)
+        if (field["name"] == "x_scale_step") field["int64"] = "x_rows + 1";
+    });
+    backend().load(problem);
+    const Verdict verdict = backend().verify(contender(right, 16));
+    EXPECT_TRUE(verdict.ok) << verdict.reason;
+    EXPECT_GT(backend().verify(contender(wrong, 16)).mismatches, 0);
+  }
+}
+
 TEST_F(PackOnGpu, AStepThatIsMissingIsCaught) {
   const Problem problem = problem_of(case_);
   const VariantPtr whole = pack("packed_whole", problem.shape, "none");

@@ -61,8 +61,8 @@ int64_t sorted_bytes(const Product& product, const Operand& operand, const Opera
   return is_moved(product, operand) ? aligned(bytes_of(sorted)) : 0;
 }
 
-// Room for the scales of cuBLASLt, where these don't lie as it reads them.
-void make_lt_scales(Operands& o) {
+// Room for the scales of cuBLASLt and of packs, where these don't lie as they read them.
+void make_other_scales(Operands& o) {
   const Product& p = o.product;
   const ScalesForCublasLt places(p);
   const ScaleKind kind = p.a.type.scales.kind;
@@ -77,6 +77,12 @@ void make_lt_scales(Operands& o) {
     o.a_lt_scales = DeviceBuffer(o.sets * o.a_lt_stride);
   }
   if (kind == ScaleKind::block) {
+    const int64_t column = (p.a.rows + 3) / 4 * 4;
+    std::vector<int64_t> of_memory;
+    for (int64_t row = 0; row < p.a.rows; ++row) of_memory.insert(of_memory.end(), {row, column});
+    o.a_mn_places = upload(of_memory);
+    o.a_mn_stride = aligned(places.a_columns * column * 4);
+    o.a_mn_scales = DeviceBuffer(o.sets * o.a_mn_stride);
     std::vector<int64_t> of_rows;
     for (int64_t row = 0; row < experts(p) * places.b_rows; ++row)
       of_rows.insert(of_rows.end(), {row * places.b_columns, 1});
@@ -149,7 +155,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
     o.dweights = DeviceBuffer(kGuardBytes + sets * o.dweights_stride);
   }
   if (p.bias) o.bias = DeviceBuffer(sets * o.bias_stride);
-  if (fp8) make_lt_scales(o);
+  if (fp8) make_other_scales(o);
   if (sums_slots(p)) o.row_of = DeviceBuffer(aligned(p.slots * 4));
   if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
   o.m_sizes = upload(p.m_sizes);
@@ -212,6 +218,7 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
   };
   place(product.a, a_scales_of(set), a_lt_scales, a_lt_stride, a_lt_places,
         a_rows.size() > 0 ? a_rows.as<int>() : nullptr);
+  place(product.a, a_scales_of(set), a_mn_scales, a_mn_stride, a_mn_places, nullptr);
   place(product.b, b_scales_of(set), b_lt_scales, b_lt_stride, b_lt_places, nullptr);
   services.of(product.d.type.dtype)
       .fill_weights(weights.as<float>(), product.slots, has_exact_weights(product, values), product.seed, stream);

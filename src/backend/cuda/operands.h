@@ -25,6 +25,9 @@ struct Operands {
   // row of B's blocks go ([rows][2]: the first, the distance to the next). Empty where they lie so already.
   DeviceBuffer a_lt_scales, b_lt_scales, a_lt_places, b_lt_places;
   int64_t a_lt_stride = 0, b_lt_stride = 0;
+  // For packs: scales of A's blocks by sets, MN-major: a column of them after another, each of a multiple of four.
+  DeviceBuffer a_mn_scales, a_mn_places;
+  int64_t a_mn_stride = 0;
   DeviceBuffer m_sizes, gather_indices, weights, counters;
   DeviceBuffer first_rows;              // [experts + 1], for packs
   DeviceBuffer pointers;                // [sets][3][experts]: each expert's A, B and D

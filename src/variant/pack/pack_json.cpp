@@ -160,6 +160,7 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
         {"m_sizes", "int32"}, {"first_rows", "int32"}, {"gather_indices", "int32"}, {"topk_weights", "fp32"}};
     for (const auto& [operand, scales] : {std::pair(&p.a, "x_scales"), {&p.b, "w_scales"}})
       if (has_scales(operand->type)) known[scales] = name(operand->type.scales.dtype);
+    if (p.a.type.scales.kind == ScaleKind::block) known["x_scales_mn_major"] = "fp32";
     if (has_zero_points(p.b)) known["w_zeros"] = "uint8";
     if (computation.op == Op::fwd) known["bias"] = name(p.d.type.dtype);
     for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->type.dtype);
@@ -186,8 +187,8 @@ void require_untimed(const JsonAt& launch) {
   each(launch["arguments"], [&](const JsonAt& argument) {
     if (argument.has("struct")) argument.fail("a launch that is not timed takes no structs");
     if (!argument.has("pointer")) return;
-    for (const char* changing :
-         {"x", "w", "y", "dx", "dw", "dy", "dweights", "topk_weights", "bias", "x_scales", "w_scales", "w_zeros"})
+    for (const char* changing : {"x", "w", "y", "dx", "dw", "dy", "dweights", "topk_weights", "bias", "x_scales",
+                                 "x_scales_mn_major", "w_scales", "w_zeros"})
       if (argument["pointer"].string() == changing)
         argument["pointer"].fail(fmt::format("a launch that is not timed cannot take '{}'", changing),
                                  "it may take row counts, indices and buffers, which stay the same");

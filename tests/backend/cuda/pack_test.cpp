@@ -1,6 +1,8 @@
 // A pack of kernels that NVRTC compiled, without a GPU: loaded, told by the backend that compiles, evaluated.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/kernel.h"
 #include "built_in.h"
@@ -37,6 +39,24 @@ TEST(PackOfCudaKernels, IsLoadedAndLaunchesTheWholeStruct) {
   EXPECT_EQ(read.experts, 6);
   EXPECT_EQ(read.top_k, 2);
   EXPECT_EQ(args.pointers.size(), 6u);
+}
+
+TEST(PackOfCudaKernels, MayTakeScalesOfXMnMajor) {
+  Shape shape = shape_of();
+  shape.layer.dtype = Dtype::fp8, shape.layer.scales = ScaleKind::block, shape.layer.k = 384;
+  TemporaryFolder folder;
+  write_simt_pack(folder, shape, "sm_90a", "none");
+  const Pack pack = load_pack(folder.path());
+  const Sizes sizes = sizes_of(
+      product_of(make_problem({.shape = shape, .tokens = 21, .routing = parse_routing("uniform"), .seed = 3})));
+  const PackLaunch launch =
+      pack_launch(pack, {.variant = nullptr, .values = {16, 1}}, shape, sizes, 90, [](const PackStep&) { return 5; });
+  const LaunchArgument& args = launch.steps.at(2).arguments.at(0);
+  Args read;
+  std::memcpy(&read, args.bytes.data(), sizeof read);
+  EXPECT_EQ(read.x_scale_row, 1);
+  EXPECT_EQ(read.x_scale_step, 44);  // 42 rows
+  EXPECT_EQ(std::ranges::count(args.pointers, "x_scales_mn_major", &LaunchPointer::name), 1);
 }
 
 TEST(PackOfCudaKernels, CompilesNothingAndTellsRegisters) {

@@ -291,6 +291,11 @@ TEST_F(PackTest, OperandsOfFp8HaveScales) {
   EXPECT_EQ(load(manifest).computes[0].format, "fp8-channel-fast");
   manifest["operands"][4]["strides"] = {"1"};
   EXPECT_EQ(refused(manifest), "operands[4].strides[0]: '1' is not a distance of scales");
+  manifest["operands"][4].erase("strides");
+  manifest["operands"][4]["name"] = "x_scales_mn_major";
+  EXPECT_EQ(refused(manifest), "operands[4].name: fwd has no operand 'x_scales_mn_major'");
+  manifest["computes"][0]["dtype"] = "fp8-block";
+  EXPECT_EQ(load(manifest).computes[0].format, "fp8-block");
   EXPECT_EQ(refused("/operands/0/dtype", "fp8"), "operands[0].dtype: the dtype of 'x' must be bf16");
 }
 
