@@ -72,8 +72,11 @@ class Backend {
   virtual const DeviceInfo& device() const = 0;
   /// Versions and settings that a table records: driver, cuda, nvrtc, cublas, kernels hash, ... (ordered strings).
   virtual Json environment() = 0;
-  /// Baselines that this device offers, the first is the reference to beat ("cublas-loop", "cublas-grouped"; "loop").
+  /// Baselines that this device offers, the first is the reference to beat ("cublas-loop", "cublas-grouped",
+  /// "cublas-loop-bf16"; "loop").
   virtual std::vector<std::string> baselines() const = 0;
+  /// Those for a layer: of one that isn't quantised none ends in "-bf16", which multiplies the same sizes in bf16.
+  std::vector<std::string> baselines(const Layer& layer) const;
 
   /// Compiles in parallel; one result each, in order. Results are kept: verify and sample then don't compile again.
   virtual std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) = 0;

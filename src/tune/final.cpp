@@ -47,9 +47,10 @@ std::vector<Candidate> pick_finalists(const std::deque<Trial>& trials, const std
   return finalists;
 }
 
-std::vector<std::string> able_baselines(Backend& backend, const SampleRequest& sample, const Say& note) {
+std::vector<std::string> able_baselines(Backend& backend, const Layer& layer, const SampleRequest& sample,
+                                        const Say& note) {
   std::vector<std::string> able;
-  for (const std::string& name : backend.baselines()) {
+  for (const std::string& name : backend.baselines(layer)) {
     try {
       const Contender baseline{.baseline = name, .candidate = {}};
       if (const Verdict verdict = backend.verify(baseline); !verdict.ok)
@@ -131,7 +132,7 @@ void play(Final& final, Backend& backend, const FinalRequest& request) {
 // Measures the finalists, and again without those that fail. Nothing where no candidate is left.
 std::optional<Final> settle(const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
                             const FinalRequest& request, const Say& note) {
-  std::vector<std::string> baselines = able_baselines(backend, request.sample, note);
+  std::vector<std::string> baselines = able_baselines(backend, shape.layer, request.sample, note);
   std::set<Candidate> dropped;
   std::map<std::string, int> strikes;
   for (;;) {

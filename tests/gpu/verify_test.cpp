@@ -386,7 +386,7 @@ TEST_F(KernelTest, RanksWithoutRowsAreRight) {
       const Verdict verdict = backend().verify({.baseline = {}, .candidate = candidate});
       EXPECT_TRUE(verdict.ok) << variant << ": " << verdict.reason;
     }
-    for (const std::string& baseline : backend().baselines())
+    for (const std::string& baseline : backend().baselines(problem.shape.layer))
       EXPECT_TRUE(backend().verify({.baseline = baseline, .candidate = {}}).ok) << baseline;
   }
 }
@@ -473,8 +473,9 @@ TEST_F(KernelTest, BaselinesAreRight) {
   for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true},
                               Fusion{.permute_x = true, .silu = true, .bias = true},
                               Fusion{.permute_y = true, .topk_weights = true, .bias = true}}) {
-    backend().load(problem_of({"", 16, 4, 256, 256, 100, "zipf:1"}, Dtype::bf16, fusion));
-    for (const std::string& baseline : backend().baselines()) {
+    const Problem problem = problem_of({"", 16, 4, 256, 256, 100, "zipf:1"}, Dtype::bf16, fusion);
+    backend().load(problem);
+    for (const std::string& baseline : backend().baselines(problem.shape.layer)) {
       const Verdict verdict = backend().verify({.baseline = baseline, .candidate = {}});
       EXPECT_TRUE(verdict.ok) << baseline << ": " << verdict.reason;
     }
@@ -492,7 +493,13 @@ TEST_F(KernelTest, BaselinesOfFp8AreRight) {
         EXPECT_EQ(fault.status, Status::illegal);
         EXPECT_NE(scales, ScaleKind::block) << fault.what();
       }
+      const Contender of_16{.baseline = "cublas-loop-bf16", .candidate = {}};
+      const Verdict verdict = backend().verify(of_16);
+      EXPECT_TRUE(verdict.ok) << name(scales) << " " << text(fusion) << ": " << verdict.reason;
+      EXPECT_GT(backend().sample(of_16, {}).front().seconds, 0);
     }
+  backend().load(problem_of({"", 16, 4, 256, 384, 101, "zipf:1"}));
+  EXPECT_THROW(backend().verify({.baseline = "cublas-loop-bf16", .candidate = {}}), CandidateFault);
 }
 
 // What makes an fp8 result wrong and nothing else: each is caught, on integers or by the error of random inputs.

@@ -184,6 +184,18 @@ TEST(Decide, BaselinesFollowTheDefaultInTheirOrderWithoutThoseThatFailOrAreWrong
                                 "the baseline third is left out: its result is wrong: 7 of 2048 elements differ"}));
 }
 
+TEST(Decide, ALoopInBf16IsABaselineOfQuantisedLayersAlone) {
+  const fake::FakeBackend fake({.baselines = {{"loop", 200e-6}, {"loop-bf16", 400e-6}}});
+  const Backend& backend = fake;
+  Layer layer;
+  for (const Dtype dtype : {Dtype::fp8, Dtype::int4}) {
+    layer.dtype = dtype;
+    EXPECT_EQ(backend.baselines(layer), (std::vector<std::string>{"loop", "loop-bf16"}));
+  }
+  layer.dtype = Dtype::fp16;
+  EXPECT_EQ(backend.baselines(layer), std::vector<std::string>{"loop"});
+}
+
 TEST(Decide, AFinalistThatFailsTwiceMakesRoomForTheNext) {
   Script script = times({{12, 100}, {24, 200}});
   script.before = [](const std::string&, const Contender& who) {

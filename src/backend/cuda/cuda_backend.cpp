@@ -20,14 +20,27 @@ namespace {
 
 constexpr const char* kLoop = "cublas-loop";
 constexpr const char* kGrouped = "cublas-grouped";
+constexpr const char* kLoopOf16 = "cublas-loop-bf16";
 constexpr size_t kMaxKernels = 64;    // loaded at once
 constexpr size_t kMaxCompiled = 256;  // kept in memory; the cache on disk has the others
 
-// What belongs to the loaded problem; destroyed with it, in reverse order.
-struct Loaded {
-  Shape shape;
+// The same problem of a quantised layer in bf16: what kLoopOf16 multiplies and is verified on.
+Problem in_bf16(Problem problem) {
+  Layer& layer = problem.shape.layer;
+  layer.dtype = Dtype::bf16, layer.scales = ScaleKind::none, layer.out_dtype = Dtype::bf16, layer.fast_sums = false;
+  return problem;
+}
+
+struct Multiplied {
   Operands operands;
   std::optional<Verifier> verifier;
+};
+
+// What belongs to the loaded problem; destroyed with it, in reverse order.
+struct Loaded {
+  Problem problem;
+  Multiplied own;
+  std::optional<Multiplied> of_16;                               // for kLoopOf16
   std::vector<DeviceBuffer> grouped_pointers;                    // a set
   std::map<std::string, std::shared_ptr<const Kernel>> kernels;  // by candidate text
   std::optional<Sampler> sampler;
@@ -67,7 +80,7 @@ class CudaBackend : public Backend {
             {"max_clock_mhz", rounded(state.max_clock_mhz, 5)}};
   }
 
-  std::vector<std::string> baselines() const override { return {kLoop, kGrouped}; }
+  std::vector<std::string> baselines() const override { return {kLoop, kGrouped, kLoopOf16}; }
 
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
     return compile_candidates(shape, candidates, device_,
@@ -77,24 +90,25 @@ class CudaBackend : public Backend {
   void load(const Problem& problem) override {
     loaded_.reset();
     auto loaded = std::make_unique<Loaded>();
-    loaded->shape = problem.shape;
-    loaded->operands = make_operands(product_of(problem), device_, services_, stream_->stream);
-    loaded->sampler.emplace(*stream_, services_.of(loaded->operands.product.d.type.dtype), device_.processors);
+    loaded->problem = problem;
+    loaded->own.operands = make_operands(product_of(problem), device_, services_, stream_->stream);
+    loaded->sampler.emplace(*stream_, services_.of(loaded->own.operands.product.d.type.dtype), device_.processors);
     require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
     loaded_ = std::move(loaded);
   }
 
   Verdict verify(const Contender& contender) override {
-    const Verifier& verifier = need_verifier();
+    const Verifier& verifier = need_verifier(contender);
     const Enqueue enqueue = enqueue_of(contender);
     const Kernel* kernel = contender.baseline.empty() ? kernel_of(contender.candidate).get() : nullptr;
     if (kernel) kernel->clear(stream_->stream);
-    const Product& product = loaded_->operands.product;
-    const bool of_cublas_16 = !kernel && (product.accumulates || is_finished(product)) &&
-                              loaded_->operands.plain.d.type.dtype != Dtype::fp32;
+    const Operands& operands = multiplied_by(contender).operands;
+    const Product& product = operands.product;
+    const bool of_cublas_16 =
+        !kernel && (product.accumulates || is_finished(product)) && operands.plain.d.type.dtype != Dtype::fp32;
     std::optional<Weighting> weighting;  // a pack's own; others follow the product
     if (const Pack* pack = kernel ? contender.candidate.variant->pack.get() : nullptr)
-      weighting = weighting_of(*pack, loaded_->shape);
+      weighting = weighting_of(*pack, loaded_->problem.shape);
     Verdict verdict = verifier.verify([&] { enqueue(0); }, of_cublas_16, weighting);
     if (const std::string left = kernel ? kernel->left_nonzero() : ""; verdict.ok && !left.empty()) {
       verdict.ok = false;
@@ -104,16 +118,16 @@ class CudaBackend : public Backend {
   }
 
   Repetition repeat(const Contender& contender, double seconds) override {
-    const Verifier& verifier = need_verifier();
+    const Verifier& verifier = need_verifier(contender);
     const Enqueue enqueue = enqueue_of(contender);
     return verifier.repeat([&] { enqueue(0); }, seconds);
   }
 
-  void make_references() override { need_verifier(); }
+  void make_references() override { need_verifier({}); }
 
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
-    Loaded& loaded = need_problem();
-    return loaded.sampler->sample(text(contender), enqueue_of(contender), loaded.operands.sets, request);
+    const int sets = multiplied_by(contender).operands.sets;
+    return loaded_->sampler->sample(text(contender), enqueue_of(contender), sets, request);
   }
 
   Ceilings ceilings() override {
@@ -127,36 +141,57 @@ class CudaBackend : public Backend {
     return *loaded_;
   }
 
-  const Verifier& need_verifier() {
+  Multiplied& multiplied_by(const Contender& contender) {
     Loaded& loaded = need_problem();
-    if (!loaded.verifier) loaded.verifier.emplace(loaded.operands, services_, *cublas_, *stream_);
-    return *loaded.verifier;
+    if (contender.baseline != kLoopOf16) return loaded.own;
+    if (!is_quantised(loaded.problem.shape.layer.dtype))
+      throw CandidateFault(Status::illegal, fmt::format("this layer is not quantised: see {}", kLoop));
+    try {
+      if (!loaded.of_16) {
+        Product product = product_of(in_bf16(loaded.problem));
+        loaded.of_16.emplace();
+        loaded.of_16->operands = make_operands(std::move(product), device_, services_, stream_->stream);
+        require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
+      }
+    } catch (const OutOfMemory& error) {
+      loaded.of_16.reset();
+      throw CandidateFault(Status::illegal, fmt::format("its operands {}", error.what()));
+    }
+    return *loaded.of_16;
+  }
+
+  const Verifier& need_verifier(const Contender& contender) {
+    Multiplied& multiplied = multiplied_by(contender);
+    if (!multiplied.verifier) multiplied.verifier.emplace(multiplied.operands, services_, *cublas_, *stream_);
+    return *multiplied.verifier;
   }
 
   Enqueue enqueue_of(const Contender& contender) {
     Loaded& loaded = *loaded_;
-    const OperandType& weights = loaded.operands.product.b.type;
+    const Operands& operands = multiplied_by(contender).operands;
+    const OperandType& weights = operands.product.b.type;
     if (contender.baseline == kLoop && has_scales(weights) && weights.dtype != Dtype::fp8)
       throw CandidateFault(Status::illegal, fmt::format("cuBLAS is not a baseline for {}", name(weights.dtype)));
     if (contender.baseline == kLoop && has_scales(weights)) {
       if (!cublaslt_) cublaslt_ = std::make_unique<CublasLt>(stream_->stream);
       return [&](int set) {
-        run_baseline(set, [&](const GroupedGemm&) { cublaslt_->loop(loaded_->operands.scaled_gemm(set)); });
+        run_baseline(operands, set, [&](const GroupedGemm&) { cublaslt_->loop(operands.scaled_gemm(set)); });
       };
     }
-    if (contender.baseline == kLoop)
-      return [&](int set) { run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
+    if (contender.baseline == kLoop || contender.baseline == kLoopOf16)
+      return
+          [&](int set) { run_baseline(operands, set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
     if (contender.baseline == kGrouped) {
       if (has_scales(weights))
         throw CandidateFault(Status::illegal, "cuBLAS has no grouped GEMM of operands with scales");
-      if (!has_grouped_gemm(loaded.operands.plain))
-        throw CandidateFault(Status::illegal,
-                             fmt::format("cuBLAS has no grouped GEMM for the operands of {}", name(loaded.shape.op)));
-      while (static_cast<int>(loaded.grouped_pointers.size()) < loaded.operands.sets)
+      if (!has_grouped_gemm(operands.plain))
+        throw CandidateFault(Status::illegal, fmt::format("cuBLAS has no grouped GEMM for the operands of {}",
+                                                          name(loaded.problem.shape.op)));
+      while (static_cast<int>(loaded.grouped_pointers.size()) < operands.sets)
         loaded.grouped_pointers.push_back(
-            Cublas::grouped_pointers(loaded.operands.gemm(static_cast<int>(loaded.grouped_pointers.size()))));
+            Cublas::grouped_pointers(operands.gemm(static_cast<int>(loaded.grouped_pointers.size()))));
       return [&](int set) {
-        run_baseline(set, [&](const GroupedGemm& gemm) {
+        run_baseline(operands, set, [&](const GroupedGemm& gemm) {
           cublas_->grouped(gemm, loaded.grouped_pointers[static_cast<size_t>(set)]);
         });
       };
@@ -166,8 +201,7 @@ class CudaBackend : public Backend {
   }
 
   // Without a fused kernel rows are moved and weighted before and after: that is part of the baseline's time.
-  void run_baseline(int set, const std::function<void(const GroupedGemm&)>& multiply) {
-    const Operands& operands = loaded_->operands;
+  void run_baseline(const Operands& operands, int set, const std::function<void(const GroupedGemm&)>& multiply) {
     operands.sort_inputs(services_, set, stream_->stream);
     multiply(operands.gemm(set));
     operands.unsort_result(services_, set, stream_->stream);
@@ -186,11 +220,12 @@ class CudaBackend : public Backend {
 
   std::shared_ptr<const Kernel> make_kernel_of(const Candidate& candidate) {
     const Variant& variant = *candidate.variant;
-    const Operands& operands = loaded_->operands;
-    if (variant.pack) return make_pack_kernel(*variant.pack, candidate, loaded_->shape, operands, device_);
-    const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, loaded_->shape));
+    const Shape& shape = loaded_->problem.shape;
+    const Operands& operands = loaded_->own.operands;
+    if (variant.pack) return make_pack_kernel(*variant.pack, candidate, shape, operands, device_);
+    const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, shape));
     if (compiled.cubin.empty()) throw CandidateFault(compiled.result.status, compiled.result.reason);
-    const LaunchPlan plan = variant.plan(candidate, loaded_->shape);
+    const LaunchPlan plan = variant.plan(candidate, shape);
     // At its largest size from the start: captured launches contain its address.
     if (plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
     return make_kernel(compiled.cubin, plan, operands, services_, workspace_.as<float>(), device_);

@@ -100,7 +100,7 @@ std::vector<BenchResult> bench_cell(CellWork work, const SearchSpace& usual, Bac
   const Problem problem = make_problem(work.cell);
   complete_entrants(work, problem, backend.device());
   add_entrant(work, "default", {.baseline = "", .candidate = default_candidate(usual, problem, backend.device())});
-  for (const std::string& baseline : backend.baselines())
+  for (const std::string& baseline : backend.baselines(work.cell.shape.layer))
     add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
   name_entrants(work, usual, problem, backend.device());
   const Product product = product_of(problem);
