@@ -95,6 +95,14 @@ const std::vector<Model>& model_presets() {
 Model find_model(const std::string& name) { return find_models(name).front(); }
 
 std::vector<Model> find_models(const std::string& name, const Model& given) {
+  if (const size_t mark = name.rfind('#'); mark != std::string::npos && model_file(name).empty()) {
+    const std::vector<Model> models = find_models(name.substr(0, mark), given);
+    const std::string number = name.substr(mark + 1);
+    for (size_t i = 0; i < models.size(); ++i)
+      if (number == std::to_string(i + 1)) return {models[i]};
+    throw request_error(fmt::format("{}: there is no kind '{}' of expert layers", name, number),
+                        fmt::format("the kinds are numbered 1 to {}", models.size()));
+  }
   const std::string wanted = lower(name);
   const fs::path file = model_file(name);
   std::error_code ignored;

@@ -45,7 +45,7 @@ void fill_cells(CellOptions& cells, Server server, const ServedOptions& served) 
     if (layer.top_k != first.top_k || format_word(layer) != format_word(first))
       throw request_error(fmt::format("--for {} compiles the kernel for one top_k and format, and {} differs from {}",
                                       served.program, title(cell.shape), title(one[0].shape)),
-                          "tune them one after another into the same folder");
+                          "tune one kind after the other into the same folder: --model NAME#1, then --model NAME#2");
     if (layer.dtype == Dtype::fp32) throw request_error("--for: the server's kernel has no fp32");
   }
   cells.fast_sums = first.dtype == Dtype::fp8 && first.scales != ScaleKind::block;

@@ -61,6 +61,12 @@ TEST(Cells, OfEachKindOfLayersAreMade) {
   EXPECT_EQ(ids(options), (std::vector<std::string>{"m/up/fwd/bf16/t256/uniform/e8/top2/n64/k64/zero4",
                                                     "m.kind2/up/fwd/bf16/t256/uniform/e8/top2/n32/k64/zero4"}));
   EXPECT_EQ(model_notes(options).size(), 2u);
+  const std::string file = options.models[0];
+  options.models = {file + "#2"};
+  EXPECT_EQ(ids(options), (std::vector<std::string>{"m.kind2/up/fwd/bf16/t256/uniform/e8/top2/n32/k64/zero4"}));
+  options.models = {file + "#3"};
+  EXPECT_EQ(error_of(options), file + "#3: there is no kind '3' of expert layers");
+  options.models = {file};
   options.intermediate = "48", options.zero_experts = "0";
   EXPECT_EQ(ids(options), (std::vector<std::string>{"m/up/fwd/bf16/t256/uniform/e8/top2/n96/k64"}));
 }
