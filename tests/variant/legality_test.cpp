@@ -185,6 +185,26 @@ TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
             "stages, block_m, block_n or block_k must be smaller: shared memory over 101376 bytes");
 }
 
+// Their activation is so short that ptxas loads too many pieces of sums ahead; see the edge of registers in
+// backend/cuda/compile_test.cpp.
+TEST(WgmmaOfGates, CutTilesOfSiluHaveFewerSums) {
+  const auto legal = [](const std::string& knobs, const Fusion& fusion) {
+    Shape shape = shape_of();
+    shape.fusion = fusion;
+    const std::string why = reason(wgmma(knobs), shape);
+    EXPECT_TRUE(why.empty() || why.starts_with("block_m or block_n must be smaller: a tile's sums")) << why;
+    return why.empty();
+  };
+  const std::string high = "block_m=32 block_n=256 consumers=2 schedule=pingpong tma_store=yes split=";
+  EXPECT_FALSE(legal(high + "4", {.silu = true}));
+  EXPECT_TRUE(legal(high + "2", {.silu = true}));
+  EXPECT_TRUE(legal(high + "4", {.gelu = true}));
+  EXPECT_TRUE(legal(high + "4", {.silu = true, .bias = true}));
+  EXPECT_FALSE(legal("block_m=64 block_n=128 consumers=1 swap=no tma_store=yes split=4", {.silu = true}));
+  EXPECT_FALSE(legal("block_m=64 block_n=192 consumers=2 schedule=pingpong swap=no split=4", {.silu = true}));
+  EXPECT_TRUE(legal("block_m=64 block_n=128 consumers=2 schedule=pingpong swap=no split=4", {.silu = true}));
+}
+
 class WgmmaLegality : public testing::TestWithParam<Case> {};
 TEST_P(WgmmaLegality, Tells) { EXPECT_EQ(reason(wgmma(GetParam().candidate)), GetParam().reason); }
 INSTANTIATE_TEST_SUITE_P(

@@ -83,7 +83,8 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::boxes_rows, "tma_store must be no or rows with {looked_up}"},
     {WgmmaRule::boxes_columns,
      "block_n must be a multiple of {box} with tma_store=yes: a box of Y has {swizzle} columns"},
-    {WgmmaRule::fp32_stores, "tma_store must be no and hold 0 for sums in fp32, which dW or another pass takes: threads store them from "
+    {WgmmaRule::fp32_stores,
+     "tma_store must be no and hold 0 for sums in fp32, which dW or another pass takes: threads store them from "
      "registers"},
     {WgmmaRule::hold_stores, "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
     {WgmmaRule::hold_rows, "hold must be a multiple of {store_rows} up to {hold}"},
@@ -128,6 +129,16 @@ int most_begun_sums(const Knobs& c, const Product& p) {
   return 176;
 }
 
+// The same where silu joins gates and ups of many pieces, without a bias: what another function computes between the
+// loads of pieces keeps ptxas from beginning all of them at once.
+int most_silu_sums(const Knobs& c) {
+  const bool boxes = c.tma_store == TmaStore::boxes, rows = c.tma_store == TmaStore::rows;
+  if (groups(c) > 3) return boxes || pingpong(c) ? 48 : 64;
+  if (c.swap) return 96;
+  if (boxes) return copies_rows(c) ? 64 : 48;
+  return !pingpong(c) ? 96 : copies_rows(c) || rows ? 48 : 64;
+}
+
 // ptxas (CUDA 13.0) waits after each wgmma of such kernels (C7515).
 bool serialises(const Knobs& c, const Product& p) {
   return p.accumulates && p.d.type.dtype == Dtype::fp16 && c.tma_store == TmaStore::boxes && c.in_flight > 0;
@@ -170,6 +181,9 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
   if (const WgmmaRule rule = broken_rule(c, problem); rule != WgmmaRule::none) return text(rule, c, problem, shape);
   const Product product = product_of(shape);
   if (begins_with_result(product) && sums(c) > most_begun_sums(c, product))
+    return text(WgmmaRule::registers, c, problem, shape);
+  if (c.split > 2 && joins_gates(product) && product.activation == Activation::silu && !product.bias &&
+      sums(c) > most_silu_sums(c))
     return text(WgmmaRule::registers, c, problem, shape);
   if (auto reason = too_many_rows(c, shape, problem)) return reason;
   if (serialises(c, product)) return "in_flight must be 0 where tensor copies store an accumulated fp16 dW";
