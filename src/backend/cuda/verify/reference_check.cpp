@@ -32,12 +32,6 @@ double weighted_value(const Product& p, const Operand& operand, Values values, i
   return round_to(operand.type.dtype, static_cast<float>(value) * topk_weight(p, values, p.gather_indices[in_order]));
 }
 
-// Of D, where the product accumulates.
-double value_before(const Product& p, Values values, int64_t row, int64_t column) {
-  const auto at = static_cast<uint64_t>(row * p.d.columns + column);
-  return round_to(p.d.type.dtype, operand_value(values, p.seed, stream_of(p.d.matrix), at));
-}
-
 std::vector<float> floats_at(const float* place, int64_t count) {
   std::vector<float> values(static_cast<size_t>(count));
   require(cudaMemcpy(values.data(), place, values.size() * sizeof(float), cudaMemcpyDeviceToHost),
@@ -80,7 +74,7 @@ void check_sums(const Product& p, Values values, const float* sums) {
     const auto row = drawn(random, rows);
     const auto column = drawn(random, columns);
     const Place place = place_of(first, first.d, row);
-    double sum = p.accumulates ? value_before(p, values, row, column) : 0;
+    double sum = p.accumulates ? static_cast<double>(stored_value(p, p.d, values, row * p.d.columns + column)) : 0;
     double squares = sum * sum;
     for (int64_t k = 0; k < extent(p, place.expert, Axis::k); ++k) {
       const double term = weighted_value(p, p.a, values, place.expert, place.row, k) *
@@ -117,9 +111,7 @@ void check_finished(const Product& p, Values values, const float* sums, const fl
     const int64_t row = drawn(random, rows), column = drawn(random, p.d.columns);
     const Place place = place_of(p, p.d, row);
     const auto sum = [&](int64_t of) {
-      const auto at = static_cast<uint64_t>(place.expert * p.n + of);
-      const float bias =
-          p.bias ? round_to(p.bias->type.dtype, operand_value(values, p.seed, stream_of(p.bias->matrix), at)) : 0;
+      const float bias = p.bias ? stored_value(p, *p.bias, values, place.expert * p.n + of) : 0;
       return static_cast<double>(float_at(sums + row * p.n + of)) + static_cast<double>(bias);
     };
     const auto [gate, up] = joined(p, column);
