@@ -120,9 +120,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
     if (!p.gate_gradient) o.x_stride = aligned(bytes_of(p.weight_gradient->x));
     o.dweights_stride = aligned(bytes_of(p.weight_gradient->dweights) + kGuardBytes);
   }
-
   if (p.bias) o.bias_stride = aligned(bytes_of(*p.bias));
-
   const auto touched = static_cast<int64_t>(bytes(p));
   const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride + o.a_scale_stride +
                             o.b_scale_stride + o.b_zero_stride + o.bias_stride + o.h_stride;
@@ -140,21 +138,13 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
                     format_bytes(static_cast<double>(available))),
         needed(sets));
   o.sets = static_cast<int>(sets);
-  o.a = DeviceBuffer(sets * o.a_stride);
-  o.b = DeviceBuffer(sets * o.b_stride);
-  o.d = DeviceBuffer(kGuardBytes + sets * o.d_stride);
-  if (o.a_scale_stride > 0) o.a_scales = DeviceBuffer(sets * o.a_scale_stride);
-  if (o.b_scale_stride > 0) o.b_scales = DeviceBuffer(sets * o.b_scale_stride);
-  if (o.b_zero_stride > 0) o.b_zeros = DeviceBuffer(sets * o.b_zero_stride);
-  if (p.gate_gradient) {
-    o.x = DeviceBuffer(kGuardBytes + sets * o.x_stride);
-    o.h = DeviceBuffer(sets * o.h_stride);
-  }
-  if (p.weight_gradient) {
-    if (!p.gate_gradient) o.x = DeviceBuffer(sets * o.x_stride);
-    o.dweights = DeviceBuffer(kGuardBytes + sets * o.dweights_stride);
-  }
-  if (p.bias) o.bias = DeviceBuffer(sets * o.bias_stride);
+  const auto make = [&](int64_t stride, int64_t guard = 0) {
+    return stride > 0 ? DeviceBuffer(guard + sets * stride) : DeviceBuffer();
+  };
+  o.a = make(o.a_stride), o.b = make(o.b_stride), o.d = make(o.d_stride, kGuardBytes);
+  o.a_scales = make(o.a_scale_stride), o.b_scales = make(o.b_scale_stride), o.b_zeros = make(o.b_zero_stride);
+  o.x = make(o.x_stride, p.gate_gradient ? kGuardBytes : 0), o.h = make(o.h_stride);
+  o.dweights = make(o.dweights_stride, kGuardBytes), o.bias = make(o.bias_stride);
   if (fp8) make_other_scales(o);
   if (sums_slots(p)) o.row_of = DeviceBuffer(aligned(p.slots * 4));
   if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
