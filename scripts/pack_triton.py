@@ -31,6 +31,7 @@ import concurrent.futures
 import functools
 import hashlib
 import importlib.util
+import inspect
 import itertools
 import json
 import multiprocessing
@@ -41,6 +42,7 @@ import shutil
 import subprocess
 import sys
 import time
+import types
 
 INTEGERS = ["int8", "int8-w8a8", *(f"{kind}-group{columns}" for kind in ("int4", "uint4") for columns in (32, 64, 128))]
 DTYPES = ["bf16", "fp16", "fp8-block", "fp8-channel", "fp8-tensor", *INTEGERS, *(f"{word}-fp16" for word in INTEGERS)]
@@ -48,7 +50,19 @@ SHARED_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 120
 
 
 def load(path):
-    spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
+    """The module of a file. Its relative imports work, without running the __init__.py of its packages."""
+    path = pathlib.Path(path).resolve()
+    levels = max(map(len, re.findall(r"^\s*from (\.+)", path.read_text(encoding="utf-8"), re.M)), default=0)
+    folder, packages = path.parent, []
+    while len(packages) < levels or packages and (folder / "__init__.py").exists():
+        folder, packages = folder.parent, [folder, *packages]
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    for place, package in enumerate(packages, 1):
+        module = types.ModuleType(".".join(each.name for each in packages[:place]))
+        module.__path__ = [str(package)]
+        sys.modules.setdefault(module.__name__, module)
+    spec = importlib.util.spec_from_file_location(".".join([*(each.name for each in packages), path.stem]), path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -76,10 +90,48 @@ def candidates_of(description):
 
 def constants_of(description, knobs, computation):
     """What is compiled in, or None where the computation has no binary for these knobs."""
-    own = description["constants"]
+    own, more = description["constants"], computation.get("constants", {})
     constants = own(knobs) if callable(own) else {name: knobs[name] for name in own}
-    more = computation["constants"](knobs) if "constants" in computation else {}
-    return None if more is None else {**constants, **more}
+    more = more(knobs) if callable(more) else more
+    if more is None:
+        return None
+    constants = {**constants, **more}
+    constants.update({name: bool(constants[name]) for name in description.get("flags", ()) if name in constants})
+    known = {**knobs, **computation.get("sizes", {})}
+    values = {**description["kernel"].get("constants", {}), **constants}
+    constants.update({name: evaluate(value, known) for name, value in values.items() if names_in(value, known)})
+    values.update(constants)
+    arguments = known_arguments(description["kernel"], known)
+    for name, function in description.get("heuristics", {}).items():
+        if name not in values:
+            values[name] = constants[name] = computed(name, function, {**arguments, **values})
+    return constants
+
+
+def names_in(value, names):
+    """Which of the names a formula has: none where the value is not a formula over them."""
+    found = set(re.findall(r"[A-Za-z_]\w*", value)) - {"min", "max", "ceil_div"} if isinstance(value, str) else set()
+    return found if found <= set(names) else set()
+
+
+def known_arguments(kernel, known):
+    """The arguments whose value is known when the kernel is compiled; pointers by what they point at."""
+    found = {}
+    for name, (_, value, _) in kernel["arguments"].items():
+        (kind, formula), = value.items()
+        if kind == "pointer":
+            found[name] = None if formula == "null" else formula
+        elif names_in(formula, known) or formula.isdigit():
+            found[name] = evaluate(formula, known)
+    return found
+
+
+def computed(name, function, arguments):
+    try:
+        return function(arguments)
+    except KeyError as error:
+        raise Wrong(f"'{name}' of @triton.heuristics depends on {error.args[0]}, which is not known when the kernel is compiled: name the "
+                    f"sizes of its layers with --gemm N,K and --size, or say what {name} is in the constants") from None
 
 
 def keys_of(description, knobs, given):
@@ -109,15 +161,21 @@ def applies(computation, sizes):
 
 # The fields of a description, with what each is for. Those behind "?" may be left out.
 FIELDS = {
+    "kernel": (dict, "function, grid and arguments of the candidate's kernel"),
     "variant": (str, "the name by which moetune knows the pack"), "summary": (str, "a line for people"),
     "computes": (list, 'such as [{"op": "fwd", "dtype": "bf16", "fusion": "plain", "weighting": "none"}]'),
-    "kernel": (dict, "function, grid, arguments and constants of the candidate's kernel"),
     "operands": (list, 'such as [{"name": "x", "dtype": "bf16", "shape": ["rows", "k"], "access": "read"}]'),
     "knobs": (list, "name, help, values and default of each knob; @triton.autotune may say it"),
     "options": (list, "which knobs are options of the compiler: num_warps, num_stages"),
     "constants": (object, "which knobs are constants of the kernel, or a function from knobs to constants"),
 }
-DEFAULTS = {"summary": "", "prepare": [], "rules": [], "buffers": [], "least_shared_bytes": lambda knobs: 0}
+DEFAULTS = {"computes": [{}], "prepare": [], "buffers": [], "least_shared_bytes": lambda knobs: 0,
+            "rules": [{"zero": f"{size} % 16", "reason": f"{size} must be a multiple of 16"} for size in "nk"]}
+OPERANDS = {"x": ["x_rows", "k"], "w": ["experts * n", "k"], "y": ["y_rows", "n"], "m_sizes": ["experts"], "first_rows": ["experts + 1"],
+            "gather_indices": ["rows"], "topk_weights": ["slots"]}  # where a description names none
+ORDER = {"row_ends": "experts", "row_experts": "rows"}  # what order_rows of triton_moe.py writes: int32
+OPTIONS = ["num_warps", "num_stages", "num_ctas", "maxnreg"]  # of the compiler
+ELEMENTS = {"int32": "i32", "fp8": "fp8e4nv", "int8": "i8", "uint8": "u8", "int4": "u8", "uint4": "u8"}
 TYPES = {"i32": "int32", "i64": "int64"}
 SIZES = {"m", "n", "k", "experts", "top_k", "tokens", "slots", "rows", "x_rows", "w_rows", "y_rows", "held", "blocks", "processors",
          "x_scale_row", "x_scale_step", "w_scale_expert", "w_scale_row", "w_scale_step", "threads", "shared_bytes", "scratch_bytes"}
@@ -141,25 +199,93 @@ def told(error):
     while trace and trace.tb_next:
         trace = trace.tb_next
     place = f" ({pathlib.Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})" if trace else ""
-    return f"the description cannot be read: {type(error).__name__}: {error}{place}"
+    gpu = re.search(r"active drivers|NVIDIA|CUDA", str(error))
+    return (f"the description cannot be read: {type(error).__name__}: {error}{place}"
+            + ("\nhint: the file of the kernel looks for a GPU while it is imported; move the kernel to a file that does not" if gpu else ""))
 
 
 def unwrapped(function):
-    """A kernel without @triton.autotune and @triton.heuristics, and the configurations of the former."""
-    configs = []
+    """A kernel without @triton.autotune and @triton.heuristics, the configurations of the former and the functions of the latter."""
+    configs, heuristics = [], {}
     while type(function).__name__ in ("Autotuner", "Heuristics"):
         if type(function).__name__ == "Heuristics":
-            raise Wrong(f"{name_of(function.fn)} is under @triton.heuristics: describe it without, with what it computes in constants")
-        configs += [{**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
-                    for config in getattr(function, "configs", [])]
+            heuristics.update(function.values)
+        else:
+            if function.user_defined_pre_hook or any(config.pre_hook for config in function.configs):
+                raise Wrong(f"{name_of(function.base_fn)} has a pre_hook, which runs on the host before each launch (for TMA descriptors, for "
+                            "instance): a pack cannot run it")
+            configs += function.configs
         function = function.fn
-    return function, configs
+    return function, configs, heuristics
 
 
-def knobs_of(configs):
-    """Knobs whose values are those of the configurations of @triton.autotune; the first is the default."""
-    return [{"name": name, "help": "of @triton.autotune", "values": sorted({config[name] for config in configs}),
-             "default": configs[0][name]} for name in configs[0]]
+def knobs_of(configs, function):
+    """The values of each configuration of @triton.autotune, the knobs with all of them (the first is the default), and the
+    names of those that are True or False."""
+    def settings(config):
+        return {**config.kwargs, **{name: getattr(config, name, None) for name in OPTIONS}}
+    defaults = {**defaults_of(function), "num_ctas": 1, "maxnreg": 0}
+    names = list(dict.fromkeys(name for config in configs for name in config.kwargs))
+    names += [name for name in OPTIONS if name in ("num_warps", "num_stages")
+              or any(settings(config)[name] not in (None, defaults[name]) for config in configs)]
+    candidates, flags = [], set()
+    for config in configs:
+        candidates.append({})
+        for name in names:
+            value = settings(config).get(name)
+            value = defaults.get(name) if value is None else value
+            if not isinstance(value, (int, str)):
+                raise Wrong(f"'{name}' of a configuration of @triton.autotune is {value}: a knob is a number or a word")
+            flags |= {name} if isinstance(value, bool) else set()
+            candidates[-1][name] = int(value) if isinstance(value, bool) else value
+    knobs = [{"name": name, "help": "of @triton.autotune", "values": sorted({each[name] for each in candidates}),
+              "default": candidates[0][name]} for name in names]
+    return candidates, knobs, flags
+
+
+def signature_of(function):
+    """The parameters of a kernel by name; none where Triton is not what made it."""
+    return inspect.signature(function.fn).parameters if hasattr(function, "fn") else {}
+
+
+def defaults_of(function):
+    return {name: each.default for name, each in signature_of(function).items() if each.default is not each.empty}
+
+
+def constexprs_of(function):
+    return {name for name, each in signature_of(function).items() if "constexpr" in str(each.annotation)}
+
+
+def found_at(text, folder):
+    """The kernel FILE.py:NAME, by a path from a folder."""
+    path, _, name = text.rpartition(":")
+    path = pathlib.Path(folder) / path
+    if not name or not path.is_file():
+        raise Wrong(f"'{text}' is not a kernel: expected FILE.py:NAME, a file that is there and a kernel in it")
+    function = getattr(load(path), name, None)
+    if not hasattr(unwrapped(function)[0], "arg_names"):
+        raise Wrong(f"{path} has no Triton kernel '{name}'")
+    return function
+
+
+def settled(kernel, types, names):
+    """A kernel of a description whose arguments are (type, value, whether 16 divides it), with what is compiled in among its
+    constants. `types` are those of pointers, by name."""
+    function, given = kernel["function"], kernel["arguments"]
+    constants, arguments, constexprs = dict(kernel.get("constants", {})), {}, constexprs_of(function)
+    for name, value in given.items():
+        if value is None or isinstance(value, (bool, int, float)) or name in constexprs and not isinstance(value, tuple):
+            constants[name] = value
+        elif isinstance(value, str):
+            arguments[name] = (f"*{types[value]}", {"pointer": value}, True) if value in types else \
+                ("i32", {"int32": value}, bool(re.fullmatch(r"[nk]( \* [nk])*", value)))
+        else:
+            arguments[name] = value
+    constants = {**{name: value for name, value in defaults_of(function).items() if name not in arguments}, **constants}
+    numbers = {name: str(int(value)) for name, value in constants.items() if isinstance(value, int) and name not in names}
+    sides = kernel["grid"] if isinstance(kernel["grid"], (list, tuple)) else [kernel["grid"]]
+    grid = [re.sub(r"[A-Za-z_]\w*", lambda name: numbers.get(name.group(), name.group()), str(side)) for side in sides]
+    return {**kernel, "arguments": arguments, "constants": constants, "grid": grid if len(grid) > 1 else grid[0]}
 
 
 def require_formula(formula, names, place):
@@ -173,14 +299,20 @@ def require_formula(formula, names, place):
 
 def require_kernel(kernel, where, pointers, names):
     """Wrong for what a kernel of a description lacks, or what cannot be."""
-    for field in ("function", "grid", "arguments"):
-        if field not in kernel:
-            raise Wrong(f"describe(): {where} has no '{field}'")
+    constexprs, text = constexprs_of(kernel["function"]), getattr(kernel["function"], "src", "")
     for name, argument in kernel["arguments"].items():
         place = f"describe(): {where}, argument '{name}'"
         if not isinstance(argument, (tuple, list)) or len(argument) != 3 or not isinstance(argument[1], dict) or len(argument[1]) != 1:
-            raise Wrong(f'{place}: expected (type, value, whether 16 divides it), such as ("i32", {{"int32": "n"}}, True)')
+            raise Wrong(f'{place}: expected an operand, a formula, a number or (type, value, whether 16 divides it), such as "x", "n", 1 or '
+                        '("i32", {"int32": "n"}, True)')
         kind, value = argument[0], argument[1]
+        if "TODO" in value.values():
+            raise Wrong(f"{place}: still TODO")
+        if name in constexprs:
+            raise Wrong(f"{place} is a tl.constexpr, which is compiled in: give it as a number, or as a formula over n, k, experts and top_k")
+        if str(kind).startswith("tensordesc") or re.search(rf"\b{name}\.(load|store|gather|scatter)\(", text):
+            raise Wrong(f"{place} is a TMA descriptor that the host makes, which a pack cannot hand over: take a kernel that makes its own "
+                        "(tl.make_tensor_descriptor), or loads by pointers")
         wanted = "pointer" if str(kind).startswith("*") else TYPES.get(kind)
         if wanted is None:
             raise Wrong(f"{place}: '{kind}' is not a type; use *bf16, *fp16, *fp32, *fp8e4nv, *i8, *u8, *i32, i32 or i64")
@@ -190,36 +322,116 @@ def require_kernel(kernel, where, pointers, names):
             require_formula(value[wanted], names, place)
         if wanted == "pointer" and value["pointer"] not in pointers:
             raise Wrong(f"{place}: '{value['pointer']}' is none of the operands and buffers: {', '.join(sorted(pointers))}")
+        if wanted == "pointer" and pointers[value["pointer"]] == "i32" and kind != "*i32":
+            raise Wrong(f"{place}: {value['pointer']} is int32, so that its type is *i32 and not {kind}")
     for side in launch_of(kernel).values():
         if side is not False:  # cooperative
             require_formula(side, names, f"describe(): {where}, grid")
     for name, value in kernel.get("constants", {}).items():
         if value == "TODO":
             raise Wrong(f"describe(): {where}, constant '{name}': still TODO")
-    parameters = getattr(kernel["function"], "arg_names", None)
-    if parameters is None:
-        raise Wrong(f"describe(): {where}: 'function' is no Triton kernel, which stands under @triton.jit")
+    parameters = kernel["function"].arg_names
     if unknown := [name for name in (*kernel["arguments"], *kernel.get("constants", {})) if name not in parameters]:
         raise Wrong(f"describe(): {where} names {', '.join(unknown)}, which {name_of(kernel['function'])} does not take")
 
 
+def require_fields(kernel, where):
+    for field in ("function", "grid", "arguments"):
+        if not isinstance(kernel, dict) or field not in kernel:
+            raise Wrong(f"describe(): {where} has no '{field}'")
+    if not hasattr(kernel["function"], "arg_names"):
+        raise Wrong(f"describe(): {where}: 'function' is no Triton kernel, which stands under @triton.jit")
+
+
+def named_pointers(kernels):
+    """What the arguments of kernels may point at, by all forms of an argument."""
+    given = [value for kernel in kernels for value in kernel.get("arguments", {}).values()]
+    return ([value for value in given if isinstance(value, str)]
+            + [value[1]["pointer"] for value in given if isinstance(value, tuple) and len(value) == 3 and isinstance(value[1], dict) and "pointer" in value[1]])
+
+
+def complete(description, dtype):
+    """A description with the fields that follow from its kernel: operands, knobs and steps that put rows in order."""
+    description = {**DEFAULTS, **description}
+    function, configs, heuristics = unwrapped(description["kernel"]["function"])
+    description["kernel"] = {**description["kernel"], "function": function}
+    require_fields(description["kernel"], "kernel")
+    description.setdefault("variant", name_of(function).strip("_"))
+    description.setdefault("summary", f"the Triton kernel {name_of(function)}")
+    if configs and "knobs" not in description:
+        description["candidates"], description["knobs"], description["flags"] = knobs_of(configs, function)
+    description["heuristics"] = heuristics
+    if isinstance(description.get("knobs"), list) and all(isinstance(each, dict) and "name" in each for each in description["knobs"]):
+        names = [knob["name"] for knob in description["knobs"]]
+        description.setdefault("options", [name for name in names if name in OPTIONS])
+        description.setdefault("constants", [name for name in names if name in function.arg_names and name not in description["kernel"]["arguments"]])
+    used = named_pointers([description["kernel"], *description["prepare"]])
+    if steps := [name for name in ORDER if name in used and name not in [each["name"] for each in description["buffers"]]]:
+        own = {name: name if name in steps else None for name in ORDER}
+        description["prepare"] = [{
+            "function": load(pathlib.Path(__file__).resolve().parent / "triton_moe.py").order_rows, "grid": "experts", "timed": False,
+            "constants": {"CHUNK": 1024}, "arguments": {**own, "first_rows": "first_rows"}}, *description["prepare"]]
+        description["buffers"] = [*description["buffers"], *({"name": name, "bytes": f"max({ORDER[name]}, 1) * 4", "zeroed": False, "dtype": "int32"} for name in steps)]
+        used = [*used, "first_rows"]
+    if "operands" not in description:
+        if dtype not in ("bf16", "fp16"):
+            raise Wrong(f"describe(): 'operands' is missing: {FIELDS['operands'][1]}. It may be left out for bf16 and fp16")
+        kinds = {"x": dtype, "w": dtype, "y": dtype, "topk_weights": "fp32"}
+        description["operands"] = [{"name": name, "dtype": kinds.get(name, "int32"), "shape": shape, "access": "write" if name == "y" else "read"}
+                                   for name, shape in OPERANDS.items() if name in used]
+    if isinstance(description["computes"], list) and all(isinstance(each, dict) for each in description["computes"]):
+        description["computes"] = [{"op": "fwd", "dtype": dtype, "fusion": "plain", "weighting": "none", **each} for each in description["computes"]]
+    return description
+
+
+def with_sizes(description, cases):
+    """A description whose kernels are compiled for each of the sizes that its constants and heuristics depend on. `cases` are
+    those of --gemm and --size: dicts of sizes by name."""
+    kernel, knobs = description["kernel"], {knob["name"] for knob in description["knobs"]}
+    more = [each.get("constants") for each in description["computes"]]
+    values = [value for each in [kernel["constants"], *more] if isinstance(each, dict) for value in each.values()]
+    needed = set().union(*(names_in(value, SIZES | knobs) for value in values)) - knobs
+    if any(name not in kernel["constants"] for name in description["heuristics"]):
+        given = [formula for _, value, _ in kernel["arguments"].values() for kind, formula in value.items() if kind != "pointer"]
+        needed |= set().union(*(names_in(formula, SIZES | knobs) for formula in given)) & set().union(*cases)
+    for name in sorted(needed - set().union(*cases)):
+        which = next((each for each, value in kernel["constants"].items() if name in names_in(value, SIZES | knobs)), "a constant")
+        how = "--gemm N,K for each GEMM, such as --gemm 1536,2048 --gemm 2048,768" if name in "nk" else f"--size {name}=VALUE"
+        raise Wrong(f"{name_of(kernel['function'])} has {name} compiled in ({which}): name it with {how}")
+    cases = [dict(each) for each in dict.fromkeys(tuple((name, case[name]) for name in case if name in needed) for case in cases)]
+    if needed:
+        description["computes"] = [
+            {**each, "sizes": case, "when": " * ".join([*([f"({each['when']})"] if "when" in each else []), *(
+                f"max(1 - max({name} - {value}, {value} - {name}), 0)" for name, value in case.items())])}
+            for each in description["computes"] for case in cases]
+    told = needed & {"n", "k", "experts", "top_k"}
+    if told:  # other sizes are not those of a layer
+        sets = dict.fromkeys(tuple((name, case[name]) for name in sorted(told)) for case in cases)
+        others = " * ".join("min(" + " + ".join(f"max({name} - {value}, {value} - {name})" for name, value in each) + ", 1)" for each in sets)
+        description["rules"] = [*description["rules"], {"zero": others, "reason": "the kernels were compiled for "
+                                + " and ".join(", ".join(f"{name} = {value}" for name, value in each) for each in sets)}]
+    return description
+
+
 @functools.lru_cache
-def described(path, dtype, options=()):
-    """The description of a file, completed and checked. Wrong, with the field, for what is missing or cannot be."""
+def described(path, dtype, options=(), cases=((),)):
+    """The description of a file, completed and checked. Wrong, with the field, for what is missing or cannot be. `cases` are sizes,
+    (name, value), that kernels are compiled for."""
     module = load(path)
     if not callable(getattr(module, "describe", None)):
         raise Wrong(f"{path} has no function describe(dtype); --template writes one")
     description = module.describe(dtype, **dict(options))
     if not isinstance(description, dict):
         raise Wrong(f"describe() of {path} returned {type(description).__name__}, not a dict of fields")
-    description = {**DEFAULTS, **description}
-    if isinstance(description.get("kernel"), dict) and "function" in description["kernel"]:
-        function, configs = unwrapped(description["kernel"]["function"])
-        description["kernel"] = {**description["kernel"], "function": function}
-        if configs and "knobs" not in description:
-            description["candidates"], description["knobs"] = configs, knobs_of(configs)
-            description.setdefault("options", ["num_warps", "num_stages"])
-            description.setdefault("constants", [name for name in configs[0] if name not in description["options"]])
+    if "kernel" not in description:
+        raise Wrong(f"describe(): 'kernel' is missing: {FIELDS['kernel'][1]}")
+    if not isinstance(description["kernel"], dict) or "function" not in description["kernel"]:
+        raise Wrong("describe(): kernel has no 'function'")
+    function = description["kernel"]["function"]
+    if isinstance(function, str):
+        description["kernel"] = {**description["kernel"], "function": found_at(function, pathlib.Path(path).resolve().parent)}
+        description.setdefault("file", pathlib.Path(path).resolve().parent / function.rpartition(":")[0])
+    description = complete(description, dtype)
     for field, (kind, meaning) in FIELDS.items():
         if field not in description:
             raise Wrong(f"describe(): '{field}' is missing: {meaning}")
@@ -238,10 +450,16 @@ def described(path, dtype, options=()):
     named = [*description["options"], *(() if callable(description["constants"]) else description["constants"])]
     if unknown := [name for name in named if name not in names]:
         raise Wrong(f"describe(): {', '.join(unknown)} of options and constants is no knob")
-    pointers = {each["name"] for each in (*description["operands"], *description["buffers"])} | {"null"}
-    require_kernel(description["kernel"], "kernel", pointers, names | SIZES)
+    types = {each["name"]: ELEMENTS.get(each["dtype"], each["dtype"]) for each in description["operands"]}
+    types.update({each["name"]: ELEMENTS.get(each.get("dtype"), each.get("dtype")) for each in description["buffers"]}, null=None)
+    description["kernel"] = settled(description["kernel"], types, names | SIZES)
+    require_kernel(description["kernel"], "kernel", types, names | SIZES)
+    description["prepare"] = list(description["prepare"])
     for place, step in enumerate(description["prepare"]):
-        require_kernel(step, f"prepare[{place}]", pointers, names | SIZES)
+        require_fields(step, f"prepare[{place}]")
+        description["prepare"][place] = settled(step, types, names | SIZES)
+        require_kernel(description["prepare"][place], f"prepare[{place}]", types, names | SIZES)
+    description = with_sizes(description, [dict(case) for case in cases])
     knobs = candidates_of(description)[0]
     for computation in description["computes"]:
         known = {**description["kernel"].get("constants", {}), **(constants_of(description, knobs, computation) or {})}
@@ -253,68 +471,56 @@ def described(path, dtype, options=()):
     return description
 
 
-# What parameters of usual names are.
-USUAL = {"n": '("i32", {"int32": "n"}, True)', "k": '("i32", {"int32": "k"}, True)', "m": '("i32", {"int32": "rows"}, False)',
-         "a": '("*DTYPE", {"pointer": "x"}, True)', "b": '("*DTYPE", {"pointer": "w"}, True)', "c": '("*DTYPE", {"pointer": "y"}, True)'}
-TEMPLATE = """# What scripts/pack_triton.py needs to know of {function}. Fill in what says TODO.
-#   formulas: + - * / %, min, max, ceil_div over n, k, experts, top_k, tokens, slots, rows, x_rows and the knobs
-#   operands: x, w, y, m_sizes [experts], first_rows [experts + 1], gather_indices [rows], topk_weights [slots]
-import importlib.util
-
-_spec = importlib.util.spec_from_file_location({stem!r}, {path!r})
-_module = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_module)
+# What a launch passes for parameters of usual names, in lower case and without _ptr: of the first that matches.
+USUAL = [(r"a|x|xs|input|inputs|hidden_states|lhs|tokens_ptr", '"x"'), (r"b|w|weights?|rhs|experts_weights?", '"w"'), (r"c|y|out|output", '"y"'),
+         (r"(group_|expert_)?(m_)?sizes|m_sizes|tokens_per_expert|split_sizes", '"m_sizes"'),
+         (r"(m_|group_|expert_)?(offs|offsets|indptr)", '"first_rows"'), (r"(m_|group_)?(offset_)?ends", '"row_ends"'),
+         (r"gather_(indices|idx|ids)|grouped_idx|sorted_(token_)?(idx|ids|indices)", '"gather_indices"'), (r"topk_weights?|routing_weights?", '"topk_weights"'),
+         (r"expert_idxs", '"row_experts"'), (r"n|dim_n|out_features", '"n"'), (r"k|dim_k|in_features|hidden_size", '"k"'),
+         (r"m|total_(m|rows|tokens)|num_rows", '"rows"'), (r"e|g|num_experts|num_groups|n_experts|group_size", '"experts"'),
+         (r"num_tokens", '"tokens"'), (r"top_?k|fan_out", '"top_k"'), (r"num_sms?", '"processors"'), (r"stride_(a|x)m", '"k"'),
+         (r"stride_(b|w)e", '"n * k"'), (r"stride_(b|w)n", '"k"'), (r"stride_(c|y)m", '"n"'), (r"stride_(a|b|x|w)k|stride_(c|y)n", "1")]
+TEMPLATE = """# What scripts/pack_triton.py needs to know of {function}: fill in what says TODO, and see whether the guesses are right.
+# An argument is what a launch passes: an operand (x, w, y, m_sizes [experts], first_rows [experts + 1], row_ends [experts],
+# row_experts [rows], gather_indices [rows], topk_weights [slots]), a formula (+ - * / %, min, max, ceil_div over n, k, experts, top_k,
+# tokens, slots, rows, x_rows, processors, knobs and constants), a number or None. A formula for a tl.constexpr is compiled in.
 
 
 def describe(dtype):
     return {{
-        "variant": {function!r},
-        "summary": {function!r},
-        "computes": [{{"op": "fwd", "dtype": dtype, "fusion": "plain", "weighting": "none"}}],
-{knobs}        "rules": [{{"zero": "n % 16 + k % 16", "reason": "n and k must be multiples of 16"}}],
         "kernel": {{
-            "function": _module.{function},
-            "grid": ["TODO", "max(1, ceil_div(rows, 64))", "ceil_div(n, 64)"],  # one to three formulas
-            "constants": {{{constants}}},
-            "arguments": {{  # type, value, whether 16 divides it
+            "function": {path!r},
+            "grid": {grid}
+            "arguments": {{
 {arguments}            }},
         }},
-        "operands": [
-            {{"name": "x", "dtype": dtype, "shape": ["x_rows", "k"], "access": "read"}},
-            {{"name": "w", "dtype": dtype, "shape": ["experts * n", "k"], "access": "read"}},
-            {{"name": "y", "dtype": dtype, "shape": ["y_rows", "n"], "access": "write"}},
-            {{"name": "m_sizes", "dtype": "int32", "shape": ["experts"], "access": "read"}},
-            {{"name": "first_rows", "dtype": "int32", "shape": ["experts + 1"], "access": "read"}},
-        ],
-    }}
+{knobs}    }}
 """
 
 
 def write_template(arguments):
-    path, _, name = arguments.template.rpartition(":")
-    if not path or not pathlib.Path(path).exists():
-        raise Wrong(f"--template {arguments.template}: expected FILE.py:NAME, a file that is there and a kernel in it")
     if arguments.output.exists():
         raise Wrong(f"--output: {arguments.output} is there already")
-    found = getattr(load(path), name, None)
-    function, configs = unwrapped(found)
-    if not hasattr(function, "arg_names"):
-        raise Wrong(f"{path} has no Triton kernel '{name}'")
-    swept = {key for config in configs for key in config}
-    constexprs = {each.name for each in function.params if each.is_constexpr} - swept
+    try:
+        function, configs, heuristics = unwrapped(found_at(arguments.template, "."))
+    except Wrong as error:
+        raise Wrong(f"--template {arguments.template}: {error}") from None
+    path, _, name = arguments.template.rpartition(":")
+    swept = {*heuristics, *(key for config in configs for key in config.kwargs)}
+    short = {each: re.sub(r"_?(ptr|pointer)s?$", "", each.lower()) for each in function.arg_names}
+    biased = "w" in short.values()  # b is not W then
+    persistent = next((each for each in short if re.fullmatch("num_sms?", short[each])), None)
     lines = []
     for parameter in function.arg_names:
-        if parameter in swept or parameter in constexprs:
-            continue
-        usual = USUAL.get(re.sub(r"_?(ptr|pointer)s?$", "", parameter.lower()))
-        guess = usual.replace('"*DTYPE"', 'f"*{dtype}"') if usual else '("i32", {"int32": "TODO"}, False)'
-        lines.append(f'                "{parameter}": {guess},{"" if usual else "  # TODO"}\n')
-    knobs = "" if configs else ('        "knobs": [{"name": "num_warps", "help": "warps of a block", "values": [4, 8], "default": 4}],  # TODO\n'
-                                '        "options": ["num_warps"],\n        "constants": [],  # which knobs the kernel takes\n')
-    constants = ", ".join(f'"{each}": "TODO"' for each in function.arg_names if each in constexprs)
-    arguments.output.write_text(TEMPLATE.format(
-        function=name, stem=pathlib.Path(path).stem, path=str(pathlib.Path(path).resolve()), knobs=knobs,
-        constants=constants, arguments="".join(lines)), encoding="utf-8")
+        if parameter not in swept and parameter not in defaults_of(function):
+            guess = next((value for pattern, value in USUAL if re.fullmatch(pattern, short[parameter])), '"TODO"')
+            guess = '"TODO"' if biased and re.fullmatch("b|stride_b.", short[parameter]) else guess
+            lines.append(f'                "{parameter}": {guess},\n')
+    grid = '"processors",' if persistent and persistent not in swept else f'"{persistent}",' if persistent else (
+        '"TODO",  # such as "max(1, ceil_div(rows, 64)) * ceil_div(n, 64)", or a list of up to three formulas')
+    knobs = "" if configs else ('        "knobs": [{"name": "num_warps", "help": "warps of a block", "values": [4, 8], "default": 4}],  # TODO\n')
+    arguments.output.write_text(TEMPLATE.format(function=name, grid=grid, path=f"{pathlib.Path(path).resolve()}:{name}", knobs=knobs,
+                                                arguments="".join(lines)), encoding="utf-8")
     print(f"{arguments.output}: fill in what says TODO, then scripts/pack_triton.py -o DIR --kernel {arguments.output}")
     return 0
 
@@ -364,6 +570,7 @@ def compile_kernel(kernel, constants, options, arch):
         raise ValueError(f"{function.__name__} has parameters that describe() says nothing of: {', '.join(missing)}")
     signature = {name: arguments[name][0] if name in arguments else "constexpr" for name in names}
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name, (_, _, divisible) in arguments.items() if divisible}
+    options = {name: value for name, value in options.items() if name != "maxnreg" or value}  # 0: no limit
     built = triton.compile(ASTSource(function, signature, constants, attributes),
                            target=GPUTarget("cuda", capability(arch), 32), options=options)
     ptx, metadata = built.asm["ptx"], built.metadata
@@ -472,10 +679,10 @@ def manifest_of(description, folder, prepared, binaries, made_by, given={}):
     scratch = any(binary["scratch_bytes"] for _, binary in binaries.values())
     return {"schema": "moetune.pack/1", "made_by": made_by,
             **{name: description[name] for name in ("variant", "summary", "knobs")},
-            "computes": [{name: value for name, value in each.items() if name != "constants"} for each in description["computes"]],
+            "computes": [{name: value for name, value in each.items() if name not in ("constants", "sizes")} for each in description["computes"]],
             "rules": description["rules"],
             "operands": description["operands"],
-            "buffers": description["buffers"] + [{"name": "scratch", "bytes": "blocks * scratch_bytes", "zeroed": False}] * scratch,
+            "buffers": [{name: each[name] for name in ("name", "bytes", "zeroed")} for each in description["buffers"]] + [{"name": "scratch", "bytes": "blocks * scratch_bytes", "zeroed": False}] * scratch,
             "launches": launches, "files": folder.files,
             "binaries": [{"files": files, **binary} for files, binary in binaries.values()], "candidates": candidates}
 
@@ -526,12 +733,12 @@ def tell_missing(other, manifest, binaries):
 
 def gemms_of(parser, arguments):
     """(projection, n, k) of each --gemm, once."""
-    words = arguments.gemm or (["up:64,128", "down:64,128"] if arguments.find else [])
-    for word in words or [""]:
-        if not re.fullmatch(r"(up|down):\d+,\d+", word):
+    words = arguments.gemm or (["up:64,128", "down:64,128"] if arguments.find else [""] if arguments.server else [])
+    for word in words:
+        if not re.fullmatch(r"(up|down):\d+,\d+" if arguments.server else r"((up|down):)?\d+,\d+", word):
             parser.error(f"--gemm {word}: the kernel of {arguments.dtype} has n and k compiled in; expected up:N,K or down:N,K, such as "
                          "up:1536,2048")
-    return tuple(dict.fromkeys((word.split(":")[0], *map(int, word.split(":")[1].split(","))) for word in words))
+    return tuple(dict.fromkeys((word.rpartition(":")[0], *map(int, word.rpartition(":")[2].split(","))) for word in words))
 
 
 def parse(argv):
@@ -549,8 +756,8 @@ def parse(argv):
     parser.add_argument("--template", metavar="FILE.py:NAME", help="write a description of this kernel to fill in to --output")
     parser.add_argument("--dtype", choices=DTYPES, metavar="DTYPE", default="bf16",
                         help=f"{', '.join(DTYPES[:-len(INTEGERS)])}; integers with -fp16 behind have X or Y in fp16 [bf16]")
-    parser.add_argument("--gemm", action="append", default=[], metavar="up|down:N,K",
-                        help="n and k of a GEMM, for kernels that have them compiled in: int4 and uint4")
+    parser.add_argument("--gemm", action="append", default=[], metavar="[up:|down:]N,K",
+                        help="n and k of a GEMM, for kernels that have them compiled in: int4 and uint4 of --from, and yours")
     parser.add_argument("--set", action="append", default=[], metavar="KNOB=LIST", help="other values for a knob")
     parser.add_argument("--candidates", type=pathlib.Path, metavar="FILE.json",
                         help='only these: a list of {"knobs": {NAME: VALUE, ...}, "tokens": [COUNT, ...]}, of which the first is the '
@@ -578,9 +785,13 @@ def parse(argv):
                    **({"gemms": gemms_of(parser, arguments)} if "int4" in arguments.dtype else {}),
                    **({"file": str(arguments.kernel_file.resolve())} if arguments.kernel_file else {})}
         arguments.kernel = here / "served_moe.py"
+        cases = ((),)
     else:
         options = {}
-    arguments.source = (str(arguments.kernel), arguments.dtype, tuple(options.items()))
+        sets = [[(name, value) for value in values] for name, values in arguments.given.items()]
+        gemms = [(("n", n), ("k", k)) for _, n, k in gemms_of(parser, arguments)] or [()]
+        cases = tuple(gemm + sizes for gemm in gemms for sizes in itertools.product(*sets))
+    arguments.source = (str(arguments.kernel), arguments.dtype, tuple(options.items()), cases)
     if not arguments.template and not arguments.find and arguments.output.exists() and (not arguments.output.is_dir() or any(arguments.output.iterdir())):
         parser.error(f"--output: {arguments.output} is there already; name a new folder")
     return parser, arguments
@@ -596,6 +807,9 @@ def set_values(parser, description, settings):
         knob["values"] = [int(value) for value in values.split(",")]
         if knob["default"] not in knob["values"]:
             knob["default"] = knob["values"][0]
+    if settings and not candidates_of(description):
+        parser.error(f"{' '.join(f'--set {each}' for each in settings)}: no configuration of @triton.autotune has these values; "
+                     "name the knobs in describe() to try others")
 
 
 def take_candidates(parser, description, path):

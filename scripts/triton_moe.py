@@ -76,6 +76,19 @@ def align_rows(sorted_token_ids, expert_ids, num_tokens_post_padded, m_sizes, ro
         tl.store(num_tokens_post_padded, (first_block + own_blocks) * block_size_m)
 
 
+@triton.jit
+def order_rows(row_ends, row_experts, first_rows, CHUNK: tl.constexpr):
+    # One block per expert: where its rows end, and for each of them which expert's it is. Either may be None.
+    expert = tl.program_id(0)
+    first, end = tl.load(first_rows + expert), tl.load(first_rows + expert + 1)
+    if row_ends is not None:
+        tl.store(row_ends + expert, end)
+    if row_experts is not None:
+        for begin in range(first, end, CHUNK):
+            row = begin + tl.arange(0, CHUNK)
+            tl.store(row_experts + row, tl.zeros((CHUNK,), tl.int32) + expert, mask=row < end)
+
+
 def pointer(name):
     return {"pointer": name}
 
