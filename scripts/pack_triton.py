@@ -513,7 +513,8 @@ def write_template(arguments):
     lines = []
     for parameter in function.arg_names:
         if parameter not in swept and parameter not in defaults_of(function):
-            guess = next((value for pattern, value in USUAL if re.fullmatch(pattern, short[parameter])), '"TODO"')
+            usual = [*USUAL, *((each, f'"{each}"') for each in [*OPERANDS, *ORDER])]
+            guess = next((value for pattern, value in usual if re.fullmatch(pattern, short[parameter])), '"TODO"')
             guess = '"TODO"' if biased and re.fullmatch("b|stride_b.", short[parameter]) else guess
             lines.append(f'                "{parameter}": {guess},\n')
     grid = '"processors",' if persistent and persistent not in swept else f'"{persistent}",' if persistent else (

@@ -9,7 +9,7 @@ import numpy
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-N, K, UNWRITTEN = 48, 96, -1000.0
+N, K, PROCESSORS, UNWRITTEN = 48, 96, 3, -1000.0
 TYPES = {"fp16": torch.float16, "fp8": torch.float8_e4m3fn, "bf16": torch.bfloat16, "int8": torch.int8}
 
 spec = importlib.util.spec_from_file_location("pack_triton", ROOT / "scripts/pack_triton.py")
@@ -54,7 +54,7 @@ def main(fusion, knobs, m_sizes, top_k, described):
     zeros = torch.tensor(random.integers(0, 16, (experts, N, K // group)) if of_w == "uint4" else 8) if group else None
     x_scaled = dtype in ("fp8", "int8")
     first = numpy.concatenate([[0], numpy.cumsum(m_sizes)])
-    sizes = {"n": N, "k": K, "experts": experts, "rows": rows, "slots": rows, "tokens": rows // top_k, "top_k": top_k, "x_rows": x_rows,
+    sizes = {"n": N, "k": K, "experts": experts, "rows": rows, "slots": rows, "tokens": rows // top_k, "top_k": top_k, "x_rows": x_rows, "processors": PROCESSORS,
              "x_scale_row": 1, "w_scale_row": K // group if group else 1, "w_scale_expert": w_scales.shape[1], **knobs}
     pointers = {"x": x.to(TYPES[dtype]), "w": packed(w.int() + 8, 2) if group else w.to(TYPES[of_w]), "y": y, "m_sizes": torch.tensor(m_sizes, dtype=torch.int32),
                 "first_rows": torch.tensor(first, dtype=torch.int32), "gather_indices": slots.to(torch.int32), "topk_weights": weights,
@@ -88,5 +88,6 @@ if __name__ == "__main__":
     options = {"server": server[0], "file": server[1], "top_k": int(top_k)} if server else {}
     if "int4" in dtype:
         options["gemms"] = (("up", N, K), ("down", N, K))
+    sizes = (("n", N), ("k", K), ("experts", m_sizes.count(",") + 1), ("processors", PROCESSORS))
     main(fusion, {name: int(value) for name, value in (word.split("=") for word in knobs.split(","))},
-         [int(m) for m in m_sizes.split(",")], int(top_k), packer.described(str(path), dtype, tuple(options.items())))
+         [int(m) for m in m_sizes.split(",")], int(top_k), packer.described(str(path), dtype, tuple(options.items()), (sizes,)))

@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -156,6 +157,70 @@ def test_a_template_of_an_autotuned_kernel_becomes_a_pack(room):
     assert pack(room, "-o", "pack", "--kernel", "own.py", "--jobs", "1").stdout.startswith("pack: 2 of 2 candidates in 2 binaries")
     room.ok("validate", "pack")
     room.ok("compile", "--arch", "sm_90a", "--pack", "pack", "--variant", "grouped", "--model", "qwen3-30b-a3b")
+
+
+SIGNATURES = SOURCE / "tests/cli/files/signatures.py"
+
+
+def filled(room, kernel, **arguments):
+    """The template of a kernel with the grid and arguments that it leaves open."""
+    pack(room, "-o", f"{kernel}.py", "--template", f"{SIGNATURES}:{kernel}")
+    text = (room.path / f"{kernel}.py").read_text()
+    for name, value in arguments.items():
+        text, count = re.subn(f'"{name}": "TODO"', lambda _: f'"{name}": {value}', text)
+        assert count == 1, text
+    assert '"TODO"' not in text
+    (room.path / f"{kernel}.py").write_text(f"import triton.language as tl\n\n{text}")
+    return f"{kernel}.py"
+
+
+@needs_triton
+@pytest.mark.parametrize("kernel, more, knobs, candidates, binaries, sizes", [
+    ("persistent", {}, "BLOCK_M=16,BLOCK_N=32,SWAPPED=1,num_warps=4,num_stages=2", 2, 4, ["experts=4", "processors=132"]),
+    ("by_ends", {"grid": '["max(1, ceil_div(rows, BLOCK_M)) * ceil_div(n, BLOCK_N)", "experts"]', "bias_ptr": None},
+     "BLOCK_M=16,BLOCK_N=32,BLOCK_K=32,num_warps=4,num_stages=2,maxnreg=0", 2, 2, []),
+    ("by_row", {"grid": '["max(1, ceil_div(rows, BLOCK_M))", "ceil_div(n, BLOCK_N)"]', "BLOCK_M": 16, "ACC_TYPE": "tl.float32"},
+     "BLOCK_N=32,num_warps=4,num_stages=2", 1, 2, []),
+    ("own_descriptors", {"grid": '["max(1, ceil_div(rows, BLOCK_M))", "ceil_div(n, BLOCK_N)", "experts"]'},
+     "BLOCK_M=16,BLOCK_N=32,SWAPPED=0,num_warps=4,num_stages=2", 2, 2, []),
+])
+def test_kernels_of_many_signatures_are_packed_by_what_their_launch_passes(room, kernel, more, knobs, candidates, binaries, sizes):
+    own = filled(room, kernel, **more)
+    interpret(room, "plain", knobs, "16,0,1,33", 1, room.path / own, "fp16")
+    words = [word for size in sizes for word in ("--size", size)]
+    told = pack(room, "-o", "pack", "--kernel", own, "--gemm", "64,96", "--gemm", "96,32", *words, "--jobs", "1").stdout
+    assert told.startswith(f"pack: {candidates} of {candidates} candidates in {binaries} binar")
+    room.ok("validate", "pack")
+    manifest = room.json("pack/pack.json")
+    assert any(binary["scratch_bytes"] for binary in manifest["binaries"]) == (kernel == "own_descriptors")
+    layer = ["--pack", "pack", "--variant", kernel, "--experts", "4", "--top-k", "2", "--n", "96", "--tokens", "16", "--k"]
+    room.ok("compile", "--arch", "sm_90a", *layer, "32")
+    cell, = json.loads(room.ok("tune", "--device", "h200", *layer, "32", "--dry-run", "--format", "json").stdout)["cells"]
+    assert cell["legal"] == candidates
+    other = ["tune", "--device", "h200", *layer, "64", "--dry-run"]
+    if binaries > candidates:  # sizes are compiled in
+        assert "the kernels were compiled for " in room.error(2, *other)
+    else:
+        room.ok(*other)
+
+
+@needs_triton
+@pytest.mark.parametrize("kernel, more, sentence", [
+    ("persistent", {}, "persistent has experts compiled in (NUM_EXPERTS): name it with --size experts=VALUE"),
+    ("host_descriptors", {"grid": '"experts"', "x_desc": '"x"', "BLOCK_M": 16},
+     "argument 'x_desc' is a TMA descriptor that the host makes, which a pack cannot hand over"),
+])
+def test_a_kernel_that_lacks_something_is_told_why(room, kernel, more, sentence):
+    assert sentence in pack(room, "-o", "pack", "--kernel", filled(room, kernel, **more), code=2).stderr
+
+
+@needs_triton
+def test_what_a_pack_cannot_hold_is_refused_by_the_template(room):
+    assert "hooked has a pre_hook, which runs on the host before each launch" in pack(
+        room, "-o", "own.py", "--template", f"{SIGNATURES}:hooked", code=2).stderr
+    (room.path / "asks.py").write_text("import triton\ntriton.runtime.driver.active.get_current_target()\n")
+    assert "hint: the file of the kernel looks for a GPU while it is imported" in pack(
+        room, "-o", "own.py", "--template", "asks.py:kernel", code=2).stderr
 
 
 @needs_triton
