@@ -28,6 +28,7 @@ they are missing for it, or nothing can be launched. 2: wrong usage, or a descri
 """
 import argparse
 import concurrent.futures
+import difflib
 import functools
 import hashlib
 import importlib.util
@@ -41,6 +42,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import types
 
@@ -54,7 +56,7 @@ def load(path):
     path = pathlib.Path(path).resolve()
     levels = max(map(len, re.findall(r"^\s*from (\.+)", path.read_text(encoding="utf-8"), re.M)), default=0)
     folder, packages = path.parent, []
-    while len(packages) < levels or packages and (folder / "__init__.py").exists():
+    while len(packages) < levels or (folder / "__init__.py").exists():
         folder, packages = folder.parent, [folder, *packages]
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
@@ -288,13 +290,13 @@ def settled(kernel, types, names):
     return {**kernel, "arguments": arguments, "constants": constants, "grid": grid if len(grid) > 1 else grid[0]}
 
 
-def require_formula(formula, names, place):
+def require_formula(formula, names, place, others=""):
     try:
         evaluate(formula, dict.fromkeys(names, 1))
     except ZeroDivisionError:
         pass
     except Exception as error:
-        raise Wrong(f"{place}: '{formula}' is not a formula over sizes and knobs: {error}") from None
+        raise Wrong(f"{place}: '{formula}' is not a formula over sizes and knobs{others}: {error}") from None
 
 
 def require_kernel(kernel, where, pointers, names):
@@ -319,11 +321,12 @@ def require_kernel(kernel, where, pointers, names):
         if wanted not in value:
             raise Wrong(f"{place}: a value of {kind} is {{'{wanted}': ...}}, not {value}")
         if wanted != "pointer":
-            require_formula(value[wanted], names, place)
+            require_formula(value[wanted], names, place, f", nor one of {', '.join(sorted(name for name in pointers if name != 'null'))}")
         if wanted == "pointer" and value["pointer"] not in pointers:
             raise Wrong(f"{place}: '{value['pointer']}' is none of the operands and buffers: {', '.join(sorted(pointers))}")
-        if wanted == "pointer" and pointers[value["pointer"]] == "i32" and kind != "*i32":
-            raise Wrong(f"{place}: {value['pointer']} is int32, so that its type is *i32 and not {kind}")
+        of = pointers[value["pointer"]] if wanted == "pointer" else None
+        if of in ("i32", "bf16", "fp16", "fp32") and kind != f"*{of}":
+            raise Wrong(f"{place}: {value['pointer']} is of *{of}, not {kind}")
     for side in launch_of(kernel).values():
         if side is not False:  # cooperative
             require_formula(side, names, f"describe(): {where}, grid")
@@ -335,10 +338,25 @@ def require_kernel(kernel, where, pointers, names):
         raise Wrong(f"describe(): {where} names {', '.join(unknown)}, which {name_of(kernel['function'])} does not take")
 
 
+def require_known(given, known, where):
+    """Wrong for a field that nothing reads."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise Wrong(f"describe(): {where}'{name}' is not a field" + (f"; did you mean '{near[0]}'?" if near else f"; fields are {', '.join(known)}"))
+
+
 def require_fields(kernel, where):
     for field in ("function", "grid", "arguments"):
         if not isinstance(kernel, dict) or field not in kernel:
             raise Wrong(f"describe(): {where} has no '{field}'")
+    require_known(kernel, ("function", "grid", "arguments", "constants", "options", "timed"), f"{where}: ")
+    for field in {"arguments", "constants"} & set(kernel):
+        if not isinstance(kernel[field], dict):
+            raise Wrong(f"describe(): {where}: '{field}' is a {type(kernel[field]).__name__}, not a dict by the kernel's parameters")
+    sides = kernel["grid"] if isinstance(kernel["grid"], (list, tuple)) else [kernel["grid"]]
+    if not 1 <= len(sides) <= 3 or not all(isinstance(side, (str, int)) for side in sides):
+        raise Wrong(f'describe(): {where}: \'grid\' is a formula or a list of up to three, such as ["ceil_div(n, 64)", "experts"], not {kernel["grid"]}')
     if not hasattr(kernel["function"], "arg_names"):
         raise Wrong(f"describe(): {where}: 'function' is no Triton kernel, which stands under @triton.jit")
 
@@ -365,6 +383,10 @@ def complete(description, dtype):
         names = [knob["name"] for knob in description["knobs"]]
         description.setdefault("options", [name for name in names if name in OPTIONS])
         description.setdefault("constants", [name for name in names if name in function.arg_names and name not in description["kernel"]["arguments"]])
+    if not isinstance(description["prepare"], list):
+        raise Wrong("describe(): 'prepare' is not a list of kernels")
+    for place, step in enumerate(description["prepare"]):
+        require_fields(step, f"prepare[{place}]")
     used = named_pointers([description["kernel"], *description["prepare"]])
     if steps := [name for name in ORDER if name in used and name not in [each["name"] for each in description["buffers"]]]:
         own = {name: name if name in steps else None for name in ORDER}
@@ -374,8 +396,8 @@ def complete(description, dtype):
         description["buffers"] = [*description["buffers"], *({"name": name, "bytes": f"max({ORDER[name]}, 1) * 4", "zeroed": False, "dtype": "int32"} for name in steps)]
         used = [*used, "first_rows"]
     if "operands" not in description:
-        if dtype not in ("bf16", "fp16"):
-            raise Wrong(f"describe(): 'operands' is missing: {FIELDS['operands'][1]}. It may be left out for bf16 and fp16")
+        if dtype not in ("bf16", "fp16") or any(each.get("op", "fwd") != "fwd" for each in description["computes"] if isinstance(each, dict)):
+            raise Wrong(f"describe(): 'operands' is missing: {FIELDS['operands'][1]}. It may be left out for fwd in bf16 and fp16")
         kinds = {"x": dtype, "w": dtype, "y": dtype, "topk_weights": "fp32"}
         description["operands"] = [{"name": name, "dtype": kinds.get(name, "int32"), "shape": shape, "access": "write" if name == "y" else "read"}
                                    for name, shape in OPERANDS.items() if name in used]
@@ -423,6 +445,7 @@ def described(path, dtype, options=(), cases=((),)):
     description = module.describe(dtype, **dict(options))
     if not isinstance(description, dict):
         raise Wrong(f"describe() of {path} returned {type(description).__name__}, not a dict of fields")
+    require_known(description, (*FIELDS, *DEFAULTS, "candidates", "file"), "")
     if "kernel" not in description:
         raise Wrong(f"describe(): 'kernel' is missing: {FIELDS['kernel'][1]}")
     if not isinstance(description["kernel"], dict) or "function" not in description["kernel"]:
@@ -444,6 +467,10 @@ def described(path, dtype, options=(), cases=((),)):
             for key in keys:
                 if not isinstance(entry, dict) or key not in entry:
                     raise Wrong(f"describe(): {field}[{place}] has no '{key}'")
+            if field == "computes":
+                require_known(entry, (*keys, "when", "constants"), f"{field}[{place}]: ")
+            if field == "knobs" and entry["default"] not in entry["values"]:
+                raise Wrong(f"describe(): {field}[{place}]: the default {entry['default']} is none of the values {entry['values']}")
     names = {knob["name"] for knob in description["knobs"]}
     if not description["knobs"] or not description["computes"]:
         raise Wrong("describe(): 'knobs' and 'computes' have one entry at least")
@@ -456,7 +483,6 @@ def described(path, dtype, options=(), cases=((),)):
     require_kernel(description["kernel"], "kernel", types, names | SIZES)
     description["prepare"] = list(description["prepare"])
     for place, step in enumerate(description["prepare"]):
-        require_fields(step, f"prepare[{place}]")
         description["prepare"][place] = settled(step, types, names | SIZES)
         require_kernel(description["prepare"][place], f"prepare[{place}]", types, names | SIZES)
     description = with_sizes(description, [dict(case) for case in cases])
@@ -526,18 +552,29 @@ def write_template(arguments):
     return 0
 
 
-def validated(folder):
-    """The exit code of moetune validate, where there is a moetune: named, in the PATH, built or installed beside this."""
+def validated(folder, name):
+    """The exit code of moetune validate, where there is a moetune: named, in the PATH, built or installed beside this. None where
+    there is none. `name` is what messages call the folder."""
     here = pathlib.Path(__file__).resolve().parents
     near = [here[1] / "build/release/moetune", here[1] / "build/dev/moetune", *(place / "bin/moetune" for place in here[3:4])]
     binary = os.environ.get("MOETUNE_BINARY") or shutil.which("moetune") or next((path for path in near if path.exists()), None)
     if not binary:
-        print(f"there is no moetune here: see what 'moetune validate {folder}' says of it", file=sys.stderr)
-        return 0
+        return None
     result = subprocess.run([binary, "validate", folder], capture_output=True, text=True)
     if result.returncode:
-        print(f"pack_triton.py: error: moetune does not take the pack\n{result.stdout}{result.stderr}".rstrip(), file=sys.stderr)
+        told = [line for line in f"{result.stdout}{result.stderr}".replace(str(folder), str(name)).splitlines() if line and line[0] in "- "]
+        print("\n".join(["pack_triton.py: error: moetune does not take the pack", *told]), file=sys.stderr)
     return 1 if result.returncode else 0
+
+
+def foretold(arguments, description, tasks):
+    """What moetune validate says of the pack before its kernels are compiled."""
+    binary = {"entry": "kernel", "threads": 128, "shared_bytes": 0, "cluster": 1, "scratch_bytes": 0, "trailing": []}
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(pathlib.Path(path))
+        prepared, binaries, _, _ = collect([(place, key, arch, arch.encode(), binary, {}) for _, place, key, _, _, arch in tasks], folder)
+        (folder.path / "pack.json").write_text(text_of(manifest_of(description, folder, prepared, binaries, {}, arguments.given)), encoding="utf-8")
+        return validated(folder.path, arguments.output) if binaries else None
 
 
 def registers_of(cubin):
@@ -849,6 +886,8 @@ def main(argv):
         take_candidates(parser, description, arguments.candidates)
     begin = time.monotonic()
     tasks, large = tasks_of(arguments, description)
+    if foretold(arguments, description, tasks):
+        return 2
     arguments.output.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as jit-compiled kernels have it; Triton warns where nothing is said
     folder = Folder(arguments.output)
@@ -871,7 +910,9 @@ def main(argv):
     for step in description["prepare"]:
         if not step.get("timed", True):
             print(f"{name_of(step['function'])} runs once before all launches: it is not timed.")
-    return validated(arguments.output) or tell_missing(other, manifest, binaries)
+    if (wrong := validated(arguments.output, arguments.output)) is None:
+        print(f"there is no moetune here: see what 'moetune validate {arguments.output}' says of it", file=sys.stderr)
+    return wrong or tell_missing(other, manifest, binaries)
 
 
 if __name__ == "__main__":

@@ -215,6 +215,17 @@ def test_a_kernel_that_lacks_something_is_told_why(room, kernel, more, sentence)
 
 
 @needs_triton
+def test_what_moetune_refuses_is_told_before_kernels_are_compiled(room):
+    own = room.path / filled(room, "by_ends", grid='"experts"', bias_ptr=None)
+    own.write_text(own.read_text().replace('"kernel": {', '"computes": [{"fusion": "permute"}],\n        "kernel": {'))
+    error = pack(room, "-o", "pack", "--kernel", own, code=2).stderr
+    assert error.startswith("pack_triton.py: error: moetune does not take the pack\n- pack/pack.json: computes[0].fusion: 'permute' is not a fusion")
+    assert not (room.path / "pack").exists()
+    assert "no configuration of @triton.autotune has these values" in pack(room, "-o", "pack", "--kernel", filled(room, "persistent"), "--size",
+                                                                           "experts=4", "--size", "processors=1", "--gemm", "64,64", "--set", "BLOCK_M=64", code=2).stderr
+
+
+@needs_triton
 def test_what_a_pack_cannot_hold_is_refused_by_the_template(room):
     assert "hooked has a pre_hook, which runs on the host before each launch" in pack(
         room, "-o", "own.py", "--template", f"{SIGNATURES}:hooked", code=2).stderr
@@ -343,6 +354,16 @@ def test_a_pack_for_two_architectures_holds_what_both_have(room, packer, monkeyp
     (lambda d: d["kernel"]["arguments"].update(n=("i32", {"int32": "cols"}, True)), "argument 'n': 'cols' is not a formula"),
     (lambda d: d["prepare"][0]["arguments"].update(m_sizes=("*i32", {"pointer": "sizes"}, True)),
      "describe(): prepare[0], argument 'm_sizes': 'sizes' is none of the operands and buffers"),
+    (lambda d: d.update(compute=[]), "describe(): 'compute' is not a field; did you mean 'computes'?"),
+    (lambda d: d["kernel"].update(argument={}), "describe(): kernel: 'argument' is not a field; did you mean 'arguments'?"),
+    (lambda d: d["kernel"].update(arguments=[]), "describe(): kernel: 'arguments' is a list, not a dict by the kernel's parameters"),
+    (lambda d: d["kernel"].update(grid=lambda meta: (1,)), "describe(): kernel: 'grid' is a formula or a list of up to three"),
+    (lambda d: d["kernel"].update(function="own.py"), "'own.py' is not a kernel: expected FILE.py:NAME"),
+    (lambda d: d["knobs"][0].update(default=48), "describe(): knobs[0]: the default 48 is none of the values [16, 32, 64, 128, 256]"),
+    (lambda d: d["kernel"]["arguments"].update(a="rows_of_x"), "argument 'a': 'rows_of_x' is not a formula over sizes and knobs, nor one of expert_ids, m_sizes, "),
+    (lambda d: d["kernel"]["arguments"].update(a=("*fp16", {"pointer": "x"}, True)), "argument 'a': x is of *bf16, not *fp16"),
+    (lambda d: d["kernel"]["arguments"].update(k=("i32", {"int32": "TODO"}, True)), "argument 'k': still TODO"),
+    (lambda d: d["operands"].clear() or d.pop("operands") or d.update(computes=[{"op": "dx"}]), "It may be left out for fwd in bf16 and fp16"),
 ])
 def test_a_field_that_is_missing_or_wrong_is_told(room, packer, monkeypatch, change, sentence):
     module = packer.load(SOURCE / "scripts/triton_moe.py")
