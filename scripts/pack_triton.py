@@ -28,11 +28,13 @@ they are missing for it, or nothing can be launched. 2: wrong usage, or a descri
 """
 import argparse
 import concurrent.futures
+import contextlib
 import difflib
 import functools
 import hashlib
 import importlib.util
 import inspect
+import io
 import itertools
 import json
 import multiprocessing
@@ -633,10 +635,11 @@ def built_for(task):
     """Runs in a process of its own: (place, key, architecture, cubin, binary, registers); without a cubin the reason stands in
     place of the binary."""
     source, place, key, constants, options, arch = task
-    description = described(*source)
-    kernel = description["kernel"] if place is None else description["prepare"][place]
     try:
-        cubin, binary = compile_kernel(kernel, constants, options, arch)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # what files print and warn of, each time
+            description = described(*source)
+            kernel = description["kernel"] if place is None else description["prepare"][place]
+            cubin, binary = compile_kernel(kernel, constants, options, arch)
     except Exception as error:  # of the compiler's own kinds
         return place, key, arch, None, ": ".join([type(error).__name__, *str(error).strip().splitlines()[::len(str(error).strip().splitlines()) - 1 or 1]]), {}
     return place, key, arch, cubin, binary, registers_of(cubin)
@@ -874,7 +877,8 @@ def main(argv):
     try:
         if arguments.template:
             return write_template(arguments)
-        description = described(*arguments.source)
+        with contextlib.redirect_stdout(sys.stderr):
+            description = described(*arguments.source)
     except Exception as error:  # a user's file may raise anything
         print(f"pack_triton.py: error: {told(error)}", file=sys.stderr)
         return 2
