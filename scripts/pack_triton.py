@@ -4,20 +4,21 @@
     scripts/pack_triton.py -o triton-pack              # scripts/triton_moe.py over vLLM's 1,920 configurations
     scripts/pack_triton.py -o vllm-pack --from vllm --dtype fp8-block --top-k 8
     scripts/pack_triton.py -o moe_pack.py --template my_moe.py:my_kernel
-    scripts/pack_triton.py -o mine --kernel moe_pack.py --arch sm_80 --set num_stages=3,4
+    scripts/pack_triton.py -o mine --kernel moe_pack.py --gemm 1536,2048 --gemm 2048,768 --size experts=128 --set num_stages=3,4
     moetune tune --pack triton-pack --variant triton_moe --strategy exhaustive --model qwen3-30b-a3b --tokens 1,64,4096
 
 --from takes the kernel of an installed vLLM or SGLang as it is (or that of --kernel-file), for both GEMMs of a layer:
 
     moetune tune --pack vllm-pack --variant vllm_moe --projection up,down --permute-x --by-slot --topk-weights ...
 
-FILE.py of --kernel has a function describe(dtype), as scripts/triton_moe.py has: kernels, their arguments, preparing
-steps, knobs, rules, operands and buffers. --template writes one to fill in. The configurations of @triton.autotune are
-the candidates where describe names no knobs. An entry of computes may have `constants`, a function from knobs to more
-constants (None where it has no kernel), and a step of prepare `timed`: False. Candidates that differ only in values of
-launches share a cubin. Those that do not compile are left out of the pack and reported. Needs triton;
-configs/schema/pack.json describes what it writes, and where a moetune is found (MOETUNE_BINARY, PATH, build/release), it
-validates the pack.
+FILE.py of --kernel has a function describe(dtype) that says what a launch of the kernel passes; --template writes one to fill
+in, with guesses for parameters of usual names. The configurations of @triton.autotune are the candidates, with all values of
+the knobs that describe names beside; @triton.heuristics are computed. A formula for a tl.constexpr is compiled in, for the sizes
+of --gemm and --size. scripts/triton_moe.py uses all fields: computes, kernel, knobs, rules, operands, buffers and steps of
+prepare. An entry of computes may have `constants`: a dict, or a function from knobs to one (None where it has no kernel). A step
+of prepare may have `timed`: False. Candidates that differ only in values of launches share a cubin. Those that do not compile
+are left out of the pack and reported. Needs triton; configs/schema/pack.json describes what it writes, and where a moetune is
+found (MOETUNE_BINARY, PATH, build/release), it validates the pack, once before it compiles.
 
 Make a pack for each architecture. One for several (--arch sm_90a,sm_80) holds the threads, shared memory and trailing
 arguments of a kernel once, and Triton often builds it in another way for each: such a kernel is there for the first of
@@ -209,8 +210,9 @@ def told(error):
 
 
 def unwrapped(function):
-    """A kernel without @triton.autotune and @triton.heuristics, the configurations of the former and the functions of the latter."""
-    configs, heuristics = [], {}
+    """A kernel without @triton.autotune and @triton.heuristics, the configurations of the former, the functions of the latter,
+    and the arguments that are set to zero before each launch."""
+    configs, heuristics, adds = [], {}, []
     while type(function).__name__ in ("Autotuner", "Heuristics"):
         if type(function).__name__ == "Heuristics":
             heuristics.update(function.values)
@@ -218,9 +220,9 @@ def unwrapped(function):
             if function.user_defined_pre_hook or any(config.pre_hook for config in function.configs):
                 raise Wrong(f"{name_of(function.base_fn)} has a pre_hook, which runs on the host before each launch (for TMA descriptors, for "
                             "instance): a pack cannot run it")
-            configs += function.configs
+            configs, adds = configs + function.configs, adds + function.reset_to_zero
         function = function.fn
-    return function, configs, heuristics
+    return function, configs, heuristics, adds
 
 
 def knobs_of(configs, function):
@@ -373,14 +375,17 @@ def named_pointers(kernels):
 def complete(description, dtype):
     """A description with the fields that follow from its kernel: operands, knobs and steps that put rows in order."""
     description = {**DEFAULTS, **description}
-    function, configs, heuristics = unwrapped(description["kernel"]["function"])
+    function, configs, heuristics, adds = unwrapped(description["kernel"]["function"])
     description["kernel"] = {**description["kernel"], "function": function}
     require_fields(description["kernel"], "kernel")
     description.setdefault("variant", name_of(function).strip("_"))
     description.setdefault("summary", f"the Triton kernel {name_of(function)}")
-    if configs and "knobs" not in description:
-        description["candidates"], description["knobs"], description["flags"] = knobs_of(configs, function)
-    description["heuristics"] = heuristics
+    if configs and isinstance(own := description.get("knobs", []), list) and all(isinstance(each, dict) and {"name", "values"} <= set(each) for each in own):
+        candidates, knobs, flags = knobs_of(configs, function)
+        if not {each["name"] for each in own} & {each["name"] for each in knobs}:  # those of describe() are more of them, or all there are
+            more = [dict(zip([each["name"] for each in own], values)) for values in itertools.product(*(each["values"] for each in own))]
+            description.update(candidates=[{**each, **those} for each in candidates for those in more], knobs=[*knobs, *own], flags=flags)
+    description["heuristics"], description["adds"] = heuristics, adds
     if isinstance(description.get("knobs"), list) and all(isinstance(each, dict) and "name" in each for each in description["knobs"]):
         names = [knob["name"] for knob in description["knobs"]]
         description.setdefault("options", [name for name in names if name in OPTIONS])
@@ -481,7 +486,14 @@ def described(path, dtype, options=(), cases=((),)):
         raise Wrong(f"describe(): {', '.join(unknown)} of options and constants is no knob")
     types = {each["name"]: ELEMENTS.get(each["dtype"], each["dtype"]) for each in description["operands"]}
     types.update({each["name"]: ELEMENTS.get(each.get("dtype"), each.get("dtype")) for each in description["buffers"]}, null=None)
+    if twice := names & set(description["kernel"]["arguments"]) & constexprs_of(description["kernel"]["function"]):
+        raise Wrong(f"describe(): {', '.join(sorted(twice))} is a knob and an argument: name it once")
     description["kernel"] = settled(description["kernel"], types, names | SIZES)
+    stored = {each["name"] for each in description["operands"] if each["access"] != "read"}
+    for name in description["adds"]:
+        if description["kernel"]["arguments"].get(name, (None, {}))[1].get("pointer") in stored:
+            raise Wrong(f"{name_of(description['kernel']['function'])} adds to {name}, which is set to zero before each launch (reset_to_zero of "
+                        "@triton.autotune): in a pack each element is stored once")
     require_kernel(description["kernel"], "kernel", types, names | SIZES)
     description["prepare"] = list(description["prepare"])
     for place, step in enumerate(description["prepare"]):
@@ -509,20 +521,20 @@ USUAL = [(r"a|x|xs|input|inputs|hidden_states|lhs|tokens_ptr", '"x"'), (r"b|w|we
          (r"num_tokens", '"tokens"'), (r"top_?k|fan_out", '"top_k"'), (r"num_sms?", '"processors"'), (r"stride_(a|x)m", '"k"'),
          (r"stride_(b|w)e", '"n * k"'), (r"stride_(b|w)n", '"k"'), (r"stride_(c|y)m", '"n"'), (r"stride_(a|b|x|w)k|stride_(c|y)n", "1")]
 TEMPLATE = """# What scripts/pack_triton.py needs to know of {function}: fill in what says TODO, and see whether the guesses are right.
-# An argument is what a launch passes: an operand (x, w, y, m_sizes [experts], first_rows [experts + 1], row_ends [experts],
-# row_experts [rows], gather_indices [rows], topk_weights [slots]), a formula (+ - * / %, min, max, ceil_div over n, k, experts, top_k,
-# tokens, slots, rows, x_rows, processors, knobs and constants), a number or None. A formula for a tl.constexpr is compiled in.
+# An argument is what a launch passes: an operand (x [rows, k] in expert order, w [experts, n, k], y [rows, n], m_sizes [experts],
+# first_rows [experts + 1], row_ends [experts], row_experts [rows], gather_indices [rows], topk_weights [slots]), a formula (+ - * / %,
+# min, max, ceil_div over n, k, experts, top_k, tokens, slots, rows, x_rows, processors and knobs), a number or None. A formula
+# for a tl.constexpr is compiled in, for the sizes of --gemm N,K and --size NAME=VALUE.
 
 
 def describe(dtype):
-    return {{
-        "kernel": {{
-            "function": {path!r},
-            "grid": {grid}
-            "arguments": {{
-{arguments}            }},
+    return {{{knobs}"kernel": {{
+        "function": {path!r},
+        "grid": {grid}
+        "arguments": {{
+            {arguments}
         }},
-{knobs}    }}
+    }}}}
 """
 
 
@@ -530,7 +542,7 @@ def write_template(arguments):
     if arguments.output.exists():
         raise Wrong(f"--output: {arguments.output} is there already")
     try:
-        function, configs, heuristics = unwrapped(found_at(arguments.template, "."))
+        function, configs, heuristics, _ = unwrapped(found_at(arguments.template, "."))
     except Wrong as error:
         raise Wrong(f"--template {arguments.template}: {error}") from None
     path, _, name = arguments.template.rpartition(":")
@@ -538,18 +550,20 @@ def write_template(arguments):
     short = {each: re.sub(r"_?(ptr|pointer)s?$", "", each.lower()) for each in function.arg_names}
     biased = "w" in short.values()  # b is not W then
     persistent = next((each for each in short if re.fullmatch("num_sms?", short[each])), None)
-    lines = []
+    lines = [""]
     for parameter in function.arg_names:
         if parameter not in swept and parameter not in defaults_of(function):
             usual = [*USUAL, *((each, f'"{each}"') for each in [*OPERANDS, *ORDER])]
             guess = next((value for pattern, value in usual if re.fullmatch(pattern, short[parameter])), '"TODO"')
             guess = '"TODO"' if biased and re.fullmatch("b|stride_b.", short[parameter]) else guess
-            lines.append(f'                "{parameter}": {guess},\n')
+            lines += [""] * (len(lines[-1]) + len(parameter + guess) > 100)
+            lines[-1] += f'"{parameter}": {guess}, '
     grid = '"processors",' if persistent and persistent not in swept else f'"{persistent}",' if persistent else (
         '"TODO",  # such as "max(1, ceil_div(rows, 64)) * ceil_div(n, 64)", or a list of up to three formulas')
-    knobs = "" if configs else ('        "knobs": [{"name": "num_warps", "help": "warps of a block", "values": [4, 8], "default": 4}],  # TODO\n')
-    arguments.output.write_text(TEMPLATE.format(function=name, grid=grid, path=f"{pathlib.Path(path).resolve()}:{name}", knobs=knobs,
-                                                arguments="".join(lines)), encoding="utf-8")
+    knobs = "" if configs else '"knobs": [{"name": "num_warps", "help": "warps of a block", "values": [4, 8], "default": 4}], '
+    place = os.path.relpath(path, arguments.output.resolve().parent)
+    arguments.output.write_text(TEMPLATE.format(function=name, grid=grid, path=f"{place}:{name}", knobs=knobs,
+                                                arguments="\n            ".join(line.rstrip() for line in lines)), encoding="utf-8")
     print(f"{arguments.output}: fill in what says TODO, then scripts/pack_triton.py -o DIR --kernel {arguments.output}")
     return 0
 

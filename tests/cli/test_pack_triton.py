@@ -166,6 +166,10 @@ def filled(room, kernel, **arguments):
     """The template of a kernel with the grid and arguments that it leaves open."""
     pack(room, "-o", f"{kernel}.py", "--template", f"{SIGNATURES}:{kernel}")
     text = (room.path / f"{kernel}.py").read_text()
+    if "BLOCK_M" in arguments and arguments["BLOCK_M"] is None:
+        text = text.replace('"BLOCK_M": "TODO", ', "").replace('"kernel"', '"knobs": [{"name": "BLOCK_M", "help": "", "values": [16, 32], '
+                                                              '"default": 16}], "kernel"')
+        del arguments["BLOCK_M"]
     for name, value in arguments.items():
         text, count = re.subn(f'"{name}": "TODO"', lambda _: f'"{name}": {value}', text)
         assert count == 1, text
@@ -179,8 +183,8 @@ def filled(room, kernel, **arguments):
     ("persistent", {}, "BLOCK_M=16,BLOCK_N=32,SWAPPED=1,num_warps=4,num_stages=2", 2, 4, ["experts=4", "processors=132"]),
     ("by_ends", {"grid": '["max(1, ceil_div(rows, BLOCK_M)) * ceil_div(n, BLOCK_N)", "experts"]', "bias_ptr": None},
      "BLOCK_M=16,BLOCK_N=32,BLOCK_K=32,num_warps=4,num_stages=2,maxnreg=0", 2, 2, []),
-    ("by_row", {"grid": '["max(1, ceil_div(rows, BLOCK_M))", "ceil_div(n, BLOCK_N)"]', "BLOCK_M": 16, "ACC_TYPE": "tl.float32"},
-     "BLOCK_N=32,num_warps=4,num_stages=2", 1, 2, []),
+    ("by_row", {"grid": '["max(1, ceil_div(rows, BLOCK_M))", "ceil_div(n, BLOCK_N)"]', "BLOCK_M": None, "ACC_TYPE": "tl.float32"},
+     "BLOCK_N=32,num_warps=4,num_stages=2,BLOCK_M=16", 2, 4, []),  # with a knob that @triton.autotune lacks
     ("own_descriptors", {"grid": '["max(1, ceil_div(rows, BLOCK_M))", "ceil_div(n, BLOCK_N)", "experts"]'},
      "BLOCK_M=16,BLOCK_N=32,SWAPPED=0,num_warps=4,num_stages=2", 2, 2, []),
 ])
@@ -209,6 +213,7 @@ def test_kernels_of_many_signatures_are_packed_by_what_their_launch_passes(room,
     ("persistent", {}, "persistent has experts compiled in (NUM_EXPERTS): name it with --size experts=VALUE"),
     ("host_descriptors", {"grid": '"experts"', "x_desc": '"x"', "BLOCK_M": 16},
      "argument 'x_desc' is a TMA descriptor that the host makes, which a pack cannot hand over"),
+    ("adding", {"grid": '"experts"'}, "adding adds to y, which is set to zero before each launch (reset_to_zero of @triton.autotune)"),
 ])
 def test_a_kernel_that_lacks_something_is_told_why(room, kernel, more, sentence):
     assert sentence in pack(room, "-o", "pack", "--kernel", filled(room, kernel, **more), code=2).stderr
@@ -217,7 +222,7 @@ def test_a_kernel_that_lacks_something_is_told_why(room, kernel, more, sentence)
 @needs_triton
 def test_what_moetune_refuses_is_told_before_kernels_are_compiled(room):
     own = room.path / filled(room, "by_ends", grid='"experts"', bias_ptr=None)
-    own.write_text(own.read_text().replace('"kernel": {', '"computes": [{"fusion": "permute"}],\n        "kernel": {'))
+    own.write_text(own.read_text().replace('"kernel": {', '"computes": [{"fusion": "permute"}], "kernel": {'))
     error = pack(room, "-o", "pack", "--kernel", own, code=2).stderr
     assert error.startswith("pack_triton.py: error: moetune does not take the pack\n- pack/pack.json: computes[0].fusion: 'permute' is not a fusion")
     assert not (room.path / "pack").exists()

@@ -98,3 +98,9 @@ def host_descriptors(x_desc, w, y, n, BLOCK_M: tl.constexpr):
 @triton.jit
 def hooked(x, y, n, BLOCK_M: tl.constexpr):
     tl.store(y + tl.arange(0, BLOCK_M), tl.load(x + tl.arange(0, BLOCK_M)))
+
+
+@triton.autotune([triton.Config({"BLOCK_M": 16})], key=["n"], reset_to_zero=["y"])
+@triton.jit
+def adding(x, y, n, BLOCK_M: tl.constexpr):
+    tl.atomic_add(y + tl.arange(0, BLOCK_M), tl.load(x + tl.arange(0, BLOCK_M)))
