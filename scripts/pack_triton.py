@@ -282,6 +282,8 @@ def settled(kernel, types, names):
     for name, value in given.items():
         if value is None or isinstance(value, (bool, int, float)) or name in constexprs and not isinstance(value, tuple):
             constants[name] = value
+        elif isinstance(value, str) and value in types and types[value] is None:
+            raise Wrong(f'describe(): argument \'{name}\': expected None, or a type with the buffer: ("*i32", {{"pointer": "{value}"}}, True)')
         elif isinstance(value, str):
             arguments[name] = (f"*{types[value]}", {"pointer": value}, True) if value in types else \
                 ("i32", {"int32": value}, bool(re.fullmatch(r"[nk]( \* [nk])*", value)))
@@ -385,6 +387,8 @@ def complete(description, dtype):
         if not {each["name"] for each in own} & {each["name"] for each in knobs}:  # those of describe() are more of them, or all there are
             more = [dict(zip([each["name"] for each in own], values)) for values in itertools.product(*(each["values"] for each in own))]
             description.update(candidates=[{**each, **those} for each in candidates for those in more], knobs=[*knobs, *own], flags=flags)
+    if others := [name for name in heuristics if name not in function.arg_names]:
+        raise Wrong(f"@triton.heuristics computes {', '.join(others)}, which {name_of(function)} does not take: make it a knob")
     description["heuristics"], description["adds"] = heuristics, adds
     if isinstance(description.get("knobs"), list) and all(isinstance(each, dict) and "name" in each for each in description["knobs"]):
         names = [knob["name"] for knob in description["knobs"]]
@@ -433,6 +437,7 @@ def with_sizes(description, cases):
             {**each, "sizes": case, "when": " * ".join([*([f"({each['when']})"] if "when" in each else []), *(
                 f"max(1 - max({name} - {value}, {value} - {name}), 0)" for name, value in case.items())])}
             for each in description["computes"] for case in cases]
+    description["others"] = {name: sorted({case[name] for case in cases}) for name in sorted(needed - {"n", "k", "experts", "top_k"})}
     told = needed & {"n", "k", "experts", "top_k"}
     if told:  # other sizes are not those of a layer
         sets = dict.fromkeys(tuple((name, case[name]) for name in sorted(told)) for case in cases)
@@ -645,6 +650,16 @@ def compile_kernel(kernel, constants, options, arch):
     }
 
 
+def reason_of(error):
+    """An error of the compiler in a line: where it points at source, that source and what it says of it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [""]
+    if "^" in lines[1:]:
+        return ": ".join([type(error).__name__, lines[lines.index("^") - 1], *lines[lines.index("^") + 1:]])
+    return ": ".join([type(error).__name__, *lines[::len(lines) - 1 or 1]])
+
+
 def built_for(task):
     """Runs in a process of its own: (place, key, architecture, cubin, binary, registers); without a cubin the reason stands in
     place of the binary."""
@@ -655,7 +670,7 @@ def built_for(task):
             kernel = description["kernel"] if place is None else description["prepare"][place]
             cubin, binary = compile_kernel(kernel, constants, options, arch)
     except Exception as error:  # of the compiler's own kinds
-        return place, key, arch, None, ": ".join([type(error).__name__, *str(error).strip().splitlines()[::len(str(error).strip().splitlines()) - 1 or 1]]), {}
+        return place, key, arch, None, reason_of(error), {}
     return place, key, arch, cubin, binary, registers_of(cubin)
 
 
@@ -925,6 +940,8 @@ def main(argv):
     print(f"{arguments.output}: {len(manifest['candidates'])} of {every} candidates in {len(binaries)} "
           f"{'binary' if len(binaries) == 1 else 'binaries'}, compiled in {time.monotonic() - begin:.0f} s; {large} "
           f"{'needs' if large == 1 else 'need'} more shared memory than a block has.")
+    for name, values in description["others"].items():  # rules know sizes of the layer alone
+        print(f"It can be launched for {name} = {', '.join(map(str, values))} alone: the kernels were compiled so.")
     for step in description["prepare"]:
         if not step.get("timed", True):
             print(f"{name_of(step['function'])} runs once before all launches: it is not timed.")

@@ -88,6 +88,6 @@ if __name__ == "__main__":
     options = {"server": server[0], "file": server[1], "top_k": int(top_k)} if server else {}
     if "int4" in dtype:
         options["gemms"] = (("up", N, K), ("down", N, K))
-    sizes = (("n", N), ("k", K), ("experts", m_sizes.count(",") + 1), ("processors", PROCESSORS))
+    sizes = (("n", N), ("k", K), ("experts", m_sizes.count(",") + 1), ("top_k", int(top_k)), ("processors", PROCESSORS))
     main(fusion, {name: int(value) for name, value in (word.split("=") for word in knobs.split(","))},
          [int(m) for m in m_sizes.split(",")], int(top_k), packer.described(str(path), dtype, tuple(options.items()), (sizes,)))

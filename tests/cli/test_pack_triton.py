@@ -231,6 +231,19 @@ def test_what_moetune_refuses_is_told_before_kernels_are_compiled(room):
 
 
 @needs_triton
+def test_what_does_not_compile_is_told_by_its_line(room):
+    own = room.path / filled(room, "persistent")
+    own.write_text(own.read_text().replace('"arguments": {', '"constants": {"BLOCK_K": 24}, "arguments": {'))
+    sizes = ["--gemm", "64,96", "--size", "experts=4", "--size", "processors=132"]
+    error = pack(room, "-o", "pack", "--kernel", own, "--jobs", "1", *sizes, code=1).stderr
+    assert "does not compile: ValueError: arange's range must be a power of 2" in error
+    assert error.endswith("error: nothing that can be launched was compiled\n")
+    own.write_text(own.read_text().replace('"BLOCK_K": 24', '"BLOCK_K": "16 * max(tokens / 16, 1)"'))
+    assert "It can be launched for processors = 132 alone: the kernels were compiled so.\nIt can be launched for tokens = 16, 32 alone" in pack(
+        room, "-o", "other", "--kernel", own, "--jobs", "1", *sizes, "--size", "tokens=16,32").stdout
+
+
+@needs_triton
 def test_what_a_pack_cannot_hold_is_refused_by_the_template(room):
     assert "hooked has a pre_hook, which runs on the host before each launch" in pack(
         room, "-o", "own.py", "--template", f"{SIGNATURES}:hooked", code=2).stderr
@@ -368,6 +381,7 @@ def test_a_pack_for_two_architectures_holds_what_both_have(room, packer, monkeyp
     (lambda d: d["kernel"]["arguments"].update(a="rows_of_x"), "argument 'a': 'rows_of_x' is not a formula over sizes and knobs, nor one of expert_ids, m_sizes, "),
     (lambda d: d["kernel"]["arguments"].update(a=("*fp16", {"pointer": "x"}, True)), "argument 'a': x is of *bf16, not *fp16"),
     (lambda d: d["kernel"]["arguments"].update(k=("i32", {"int32": "TODO"}, True)), "argument 'k': still TODO"),
+    (lambda d: d["kernel"]["arguments"].update(expert_ids="expert_ids"), "argument 'expert_ids': expected None, or a type with the buffer"),
     (lambda d: d["operands"].clear() or d.pop("operands") or d.update(computes=[{"op": "dx"}]), "It may be left out for fwd in bf16 and fp16"),
 ])
 def test_a_field_that_is_missing_or_wrong_is_told(room, packer, monkeypatch, change, sentence):
