@@ -573,12 +573,18 @@ def write_template(arguments):
     return 0
 
 
-def validated(folder, name):
-    """The exit code of moetune validate, where there is a moetune: named, in the PATH, built or installed beside this. None where
-    there is none. `name` is what messages call the folder."""
+def program():
+    """The path of moetune: named, of this Python's environment, in the PATH, built or installed beside this; or None."""
     here = pathlib.Path(__file__).resolve().parents
     near = [here[1] / "build/release/moetune", here[1] / "build/dev/moetune", *(place / "bin/moetune" for place in here[3:4])]
-    binary = os.environ.get("MOETUNE_BINARY") or shutil.which("moetune") or next((path for path in near if path.exists()), None)
+    return (os.environ.get("MOETUNE_BINARY") or shutil.which("moetune", path=pathlib.Path(sys.executable).parent) or shutil.which("moetune")
+            or next((path for path in near if path.exists()), None))
+
+
+def validated(folder, name):
+    """The exit code of moetune validate, where there is a moetune; None where there is none. `name` is what messages call the
+    folder."""
+    binary = program()
     if not binary:
         return None
     result = subprocess.run([binary, "validate", folder], capture_output=True, text=True)
@@ -661,14 +667,20 @@ def reason_of(error):
 
 
 def built_for(task):
-    """Runs in a process of its own: (place, key, architecture, cubin, binary, registers); without a cubin the reason stands in
-    place of the binary."""
+    """Runs in a process of its own."""
     source, place, key, constants, options, arch = task
+    def kernel():
+        description = described(*source)
+        return description["kernel"] if place is None else description["prepare"][place]
+    return built(place, key, kernel, constants, options, arch)
+
+
+def built(place, key, kernel, constants, options, arch):
+    """(place, key, architecture, cubin, binary, registers) of what kernel() gives; without a cubin the reason stands in place of the
+    binary."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # what files print and warn of, each time
-            description = described(*source)
-            kernel = description["kernel"] if place is None else description["prepare"][place]
-            cubin, binary = compile_kernel(kernel, constants, options, arch)
+            cubin, binary = compile_kernel(kernel(), constants, options, arch)
     except Exception as error:  # of the compiler's own kinds
         return place, key, arch, None, reason_of(error), {}
     return place, key, arch, cubin, binary, registers_of(cubin)
@@ -693,11 +705,11 @@ def tasks_of(arguments, description):
     return tasks, large
 
 
-def compile_all(tasks, jobs):
-    """Results of built_for, as they come."""
-    context = multiprocessing.get_context("spawn")
+def compile_all(tasks, jobs, build=built_for, start="spawn"):
+    """Results of `build`, as they come."""
+    context = multiprocessing.get_context(start)
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        for done, result in enumerate(pool.map(built_for, tasks, chunksize=1), 1):
+        for done, result in enumerate(pool.map(build, tasks, chunksize=1), 1):
             if sys.stderr.isatty():
                 print(f"\r{done}/{len(tasks)} compiled", end="", file=sys.stderr)
             yield result
@@ -730,14 +742,18 @@ def launch_of(kernel):
     return {"cooperative": False, **{f"grid{axis}": side for axis, side in zip(("", "_y", "_z"), sides)}}
 
 
-def manifest_of(description, folder, prepared, binaries, made_by, given={}):
-    """pack.json. `binaries` are by key, in the order of candidates."""
-    places = {key: place for place, key in enumerate(binaries)}
-    candidates = []
-    for knobs in candidates_of(description):
-        own = [places.get(key) for key in keys_of(description, knobs, given)]
+def rows_of(candidates, binaries):
+    """The candidates of pack.json, of pairs of values and the keys of their binaries: one for each computation."""
+    places, rows = {key: place for place, key in enumerate(binaries)}, []
+    for values, keys in candidates:
+        own = [places.get(key) for key in keys]
         if any(place is not None for place in own):
-            candidates.append([*knobs.values(), *(own[:1] if len(set(own)) == 1 else own)])
+            rows.append([*values, *(own[:1] if len(set(own)) == 1 else own)])
+    return rows
+
+
+def manifest_of(description, candidates, folder, prepared, binaries, made_by):
+    """pack.json. `binaries` are by key, in the order of candidates."""
     launches = []
     for place, step in enumerate(description["prepare"]):
         files, binary = prepared[place]
@@ -754,7 +770,8 @@ def manifest_of(description, folder, prepared, binaries, made_by, given={}):
             "operands": description["operands"],
             "buffers": [{name: each[name] for name in ("name", "bytes", "zeroed")} for each in description["buffers"]] + [{"name": "scratch", "bytes": "blocks * scratch_bytes", "zeroed": False}] * scratch,
             "launches": launches, "files": folder.files,
-            "binaries": [{"files": files, **binary} for files, binary in binaries.values()], "candidates": candidates}
+            "binaries": [{"files": files, **binary} for files, binary in binaries.values()],
+            "candidates": rows_of(candidates, binaries)}
 
 
 def text_of(manifest):
@@ -934,7 +951,8 @@ def main(argv):
     kernel = pathlib.Path(description.get("file", arguments.kernel))
     made_by = {"name": "pack_triton.py", "triton": triton.__version__, "kernel": kernel.name,
                "sha256": hashlib.sha256(kernel.read_bytes()).hexdigest()}
-    manifest = manifest_of(description, folder, prepared, binaries, made_by, arguments.given)
+    candidates = [(knobs.values(), keys_of(description, knobs, arguments.given)) for knobs in candidates_of(description)]
+    manifest = manifest_of(description, candidates, folder, prepared, binaries, made_by)
     (arguments.output / "pack.json").write_text(text_of(manifest), encoding="utf-8")
     every = len(candidates_of(description))
     print(f"{arguments.output}: {len(manifest['candidates'])} of {every} candidates in {len(binaries)} "

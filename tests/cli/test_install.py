@@ -33,7 +33,7 @@ def test_every_file_has_its_place(installed):
     if (BUILD / "libmoetune.so").exists():  # built with the CUDA toolkit
         wanted |= {"lib/libmoetune.so", "include/moetune.h", "lib/cmake/moetune/moetuneConfig.cmake"}
     wanted |= {f"share/moetune/scripts/{name}" for name in
-               ("peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "served_moe.py", "gate", "slurm", "slurm_trial")}
+               ("moetune.py", "peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "served_moe.py", "gate", "slurm", "slurm_trial")}
     wanted |= {f"share/moetune/{path.relative_to(SOURCE)}" for path in (SOURCE / "scripts/ci").rglob("*") if path.is_file()}
     for folder in ("schema", "tuned", "models", "spaces", "suites", "cost"):
         of_it = (SOURCE / "configs" / folder).rglob("*")
@@ -46,7 +46,7 @@ def test_every_file_has_its_place(installed):
 def test_links_of_the_documents_lead_somewhere(installed):
     docs, found = installed / "share/doc/moetune", 0
     for page in docs.rglob("*.md"):
-        links = re.findall(r"\]\(([^)#:]+)[^):]*\)", page.read_text())
+        links = re.findall(r"\]\(([^)#:]+)[^):]*\)", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S))
         assert [link for link in links if not (page.parent / link).exists()] == [], page
         found += len(links)
     assert found > 30

@@ -313,7 +313,8 @@ def test_the_manifest_is_the_golden_text(room, packer):
     prepared, binaries, failed, other = packer.collect(results, folder)
     assert not failed and not other and len(binaries) == 2 and len(folder.files) == 2  # equal cubins are one file
     made_by = {"name": "pack_triton.py", "triton": "3.6.0", "kernel": "triton_moe.py", "sha256": "0" * 64}
-    text = packer.text_of(packer.manifest_of(description, folder, prepared, binaries, made_by))
+    candidates = [(knobs.values(), packer.keys_of(description, knobs, {})) for knobs in packer.candidates_of(description)]
+    text = packer.text_of(packer.manifest_of(description, candidates, folder, prepared, binaries, made_by))
     golden = SOURCE / "tests/cli/files/pack-triton.json"
     if os.environ.get("MOETUNE_UPDATE_GOLDEN") == "1":
         golden.write_text(text)

@@ -82,3 +82,28 @@ def test_kernels_with_the_parameters_of_servers_are_right_by_slot(tmp_path, serv
     told = moetune("verify", *CELLS, "--tokens", "1", "--permute-x", "--by-slot", "--topk-weights", *cells, "--pack", "pack", "--variant",
                    f"{server}_moe", "--space", "all", cwd=tmp_path)
     assert f"{6 * CANDIDATES} of {6 * CANDIDATES} candidates right" in told.stdout
+
+
+OWN = """
+import moetune, triton
+from grouped import grouped
+
+def launch(x, w, y, first_rows, experts, n, k, BLOCK_M, BLOCK_N, num_warps):
+    grid = (experts, max(1, triton.cdiv(x.shape[0], BLOCK_M)), triton.cdiv(n, BLOCK_N))
+    grouped[grid](x, w, y, first_rows, n, k, BLOCK_M, BLOCK_N, BLOCK_K=64, num_warps=num_warps)
+
+table = moetune.tune(launch, {"BLOCK_M": [64, 16], "BLOCK_N": [64, 128], "num_warps": [4]}, "--model config.json --projection up,down "
+                     "--tokens 16,300 --routing zipf:1.5", "own.json", "--strategy exhaustive --wait 0 -q")
+assert len(table["entries"]) == 4
+"""
+
+
+def test_a_kernel_of_ones_own_is_tuned_from_its_launch(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(MODEL))
+    (tmp_path / "own.py").write_text(OWN)
+    subprocess.run([sys.executable, "-B", "own.py"], check=True, cwd=tmp_path, env={
+        **os.environ, "MOETUNE_BINARY": BINARY, "PYTHONPATH": f"{SOURCE / 'scripts'}:{SOURCE / 'tests/cli/files'}"})
+    for entry in json.loads((tmp_path / "own.json").read_text())["entries"]:
+        assert entry["candidates"] == {**entry["candidates"], "legal": 4, "measured": 4, "failed": 0}
+        assert entry["candidate"]["variant"] == "grouped" and entry["verdict"]["ok"]
+    moetune("check", "own.json", "--pack", "own-pack", "--wait", "0", "--threshold", "50%", "--inconclusive", "pass", cwd=tmp_path)

@@ -46,7 +46,7 @@ def environment(dist, tmp_path):
 def test_the_wheel_runs_in_a_new_environment(environment, dist, tmp_path):
     assert next(dist.glob("*.whl")).stat().st_size < 15e6
     tune_alone(environment / "bin/moetune", tmp_path)
-    run(environment / "bin/python", "-c", "import moetune_kernels; moetune_kernels.Library")
+    run(environment / "bin/python", "-c", "import moetune_kernels; moetune_kernels.Library; import moetune; moetune.tune")
     for name in ("lib/libmoetune.so", "include/moetune.h", "lib/cmake/moetune/moetuneConfig.cmake",
                  "share/man/man1/moetune.1"):
         assert (environment / name).is_file(), name
