@@ -119,14 +119,13 @@ Peers read_peers(const std::string& file) {
   return peers_from_json(JsonAt(json, file));
 }
 
-void require_comparable(const Peers& peers, const DeviceInfo& device, Regime regime) {
-  if (peers.regime != regime)
-    throw machine_error(
-        fmt::format("--peers: these times are of the regime {}, this run is {}", name(peers.regime), name(regime)),
-        fmt::format("times of two regimes cannot be compared: pass --regime {}", name(peers.regime)));
-  if (peers.device == device.name) return;
-  throw machine_error(fmt::format("--peers: these times are of '{}', this device is '{}'", peers.device, device.name),
-                      "times of two devices cannot be compared: run scripts/peers.py on this device");
+void require_comparable(const Peers& peers, const std::string& device, Regime regime, std::string_view of_peers,
+                        std::string_view others) {
+  if (peers.device == device && peers.regime == regime) return;
+  throw machine_error(fmt::format("{}: these times are of {} ({}), {} of {} ({})", of_peers, peers.device,
+                                  name(peers.regime), others, device, name(regime)),
+                      peers.device != device ? "measure both on one model of GPU: scripts/peers.py TABLE -o FILE"
+                                             : fmt::format("measure both with --regime {}", name(peers.regime)));
 }
 
 }  // namespace moetune

@@ -35,7 +35,9 @@ Peers peers_from_json(const JsonAt& json);
 Peers read_peers(const std::string& file);
 
 /// Throws Exit::machine, with both names, where the peers were measured on another device or in another regime.
-void require_comparable(const Peers& peers, const DeviceInfo& device, Regime regime);
+/// `of_peers` and `others` say whose times these are, and the others.
+void require_comparable(const Peers& peers, const std::string& device, Regime regime, std::string_view of_peers,
+                        std::string_view others);
 
 /// How many times as fast a cell's winner is as others, by their names.
 struct CellSpeedups {

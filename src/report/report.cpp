@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/embedded.h"
+#include "base/group.h"
 #include "base/text/text.h"
 #include "report/report_content.h"
 
@@ -30,8 +31,9 @@ std::vector<ReportSection> sections_of(const ReportInput& input) {
 
 std::string title_of(const ReportInput& input) {
   if (input.table) return fmt::format("moetune report: {} ({})", input.table->device.name, name(input.table->regime));
-  const HistoryRun& last = input.history->back();
-  return fmt::format("moetune report: {} ({})", last.device, last.regime);
+  const auto machine = [](const HistoryRun& run) { return fmt::format("{} ({})", run.device, run.regime); };
+  const auto machines = grouped_by(*input.history, machine);
+  return "moetune report: " + (machines.size() == 1 ? machine(machines[0][0]) : "past checks on several devices");
 }
 
 // Without columns that are empty in every row.

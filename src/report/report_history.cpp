@@ -1,6 +1,7 @@
 // The times of past checks: a chart a kernel, with the levels between changes and their noise bands.
 #include <fmt/format.h>
 
+#include "base/group.h"
 #include "base/text/units.h"
 #include "record/history.h"
 #include "report/report_content.h"
@@ -37,15 +38,12 @@ Figure figure_of(const HistorySeries& series) {
   return {.caption = series.name, .svg = svg(chart)};
 }
 
-}  // namespace
-
-ReportSection history_section(const ReportInput& input) {
-  ReportPart part{.legend = {"a run's median", "level", "noise band: two standard deviations of a run"},
+// The series of runs on one device, in one regime.
+ReportPart part_of(const std::vector<HistoryRun>& runs) {
+  ReportPart part{.heading = fmt::format("{}, {}", runs[0].device, runs[0].regime),
+                  .legend = {"a run's median", "level", "noise band: two standard deviations of a run"},
                   .grid = {{{"cell"}, {"runs", true}, {"now", true}, {"noise", true}, {"changes"}}, {}}};
-  part.paragraphs.push_back(
-      "Times of past checks. Where every run has the same control, they are scaled by how much longer it took than its "
-      "median. A change is a level that at least three runs have and that noise does not explain.");
-  for (const HistorySeries& series : series_of(*input.history)) {
+  for (const HistorySeries& series : series_of(runs)) {
     std::string changes;
     for (size_t i = 1; i < series.levels.size(); ++i) changes += (i > 1 ? "; " : "") + change_text(series, i);
     const Estimate& now = series.levels.back().time;
@@ -53,7 +51,19 @@ ReportSection history_section(const ReportInput& input) {
                               fmt::format("± {:.1f} %", 100 * log_half_width(now)), changes});
     part.figures.push_back(figure_of(series));
   }
-  return {"History", {std::move(part)}};
+  return part;
+}
+
+}  // namespace
+
+ReportSection history_section(const ReportInput& input) {
+  ReportSection section{"History", {}};
+  for (const auto& runs : grouped_by(*input.history, [](const HistoryRun& run) { return run.device + run.regime; }))
+    section.parts.push_back(part_of(runs));
+  section.parts[0].paragraphs.push_back(
+      "Times of past checks. Where every run has the same control, they are scaled by how much longer it took than its "
+      "median. A change is a level that at least three runs have and that noise does not explain.");
+  return section;
 }
 
 }  // namespace moetune

@@ -58,11 +58,12 @@ std::vector<CellTimes> times_with_peers(const ReportInput& input) {
   return cells;
 }
 
-// Over the cells that have such a time.
+// Over the cells that have such a time and can be trusted.
 Grid speed_ups(const ReportInput& input) {
   const std::vector<std::string> names = other_names(input);
   std::vector<CellSpeedups> cells;
   for (const Entry& entry : input.table->entries) {
+    if (!distrust(entry).empty()) continue;
     cells.push_back({.cell = entry.cell, .factors = {}});
     for (const std::string& name : names)
       if (const auto found = speed_up(input, entry, name)) cells.back().factors.emplace_back(name, found->value);
@@ -178,9 +179,13 @@ ReportPart opening(const ReportInput& input) {
 }
 
 ReportSection summary_section(const ReportInput& input) {
-  int64_t won = 0;
-  for (const Entry& entry : input.table->entries) won += entry.skipped.empty();
-  ReportPart first{.paragraphs = {fmt::format("{} of {} cells have a winner.", won, input.table->entries.size()),
+  int64_t won = 0, noisy = 0;
+  for (const Entry& entry : input.table->entries)
+    won += entry.skipped.empty(), noisy += entry.skipped.empty() && !distrust(entry).empty();
+  const std::string without = fmt::format(", of which {} too noisy to trust and left out of the speed-ups",
+                                          noisy == 1 ? "one is" : fmt::format("{} are", noisy));
+  ReportPart first{.paragraphs = {fmt::format("{} of {} cells have a winner{}.", won, input.table->entries.size(),
+                                              noisy > 0 ? without : ""),
                                   "Times are medians of one launch on cold operands with their 95 % intervals. A "
                                   "speed-up above 1 means that the winner is faster; speed-ups over the "
                                   "default and the baselines come from paired rounds, speed-ups over peers from "

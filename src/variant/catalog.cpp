@@ -16,7 +16,7 @@ Catalog::Catalog(const std::vector<std::string>& packs) {
                                  wgmma_variant(built_in_constants("wgmma")), cpu_variant()})
     add(variant);
   for (const std::string& folder : packs)
-    for (Pack& pack : load_packs(folder)) add(pack_variant(std::make_shared<const Pack>(std::move(pack))));
+    for (Pack& pack : load_packs(folder, left_out_)) add(pack_variant(std::make_shared<const Pack>(std::move(pack))));
 }
 
 VariantPtr with_constants(const JsonAt& json) {

@@ -38,9 +38,13 @@ class Catalog {
   /// Name and hash of each pack, "triton_moe 1a2b3c4d5e6f, ..."; empty where there is none.
   std::string pack_names() const;
 
+  /// Names of the kernels of exports that are not there: see load_packs.
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
  private:
   void add(Variant variant);
 
+  std::vector<std::string> left_out_;
   std::vector<VariantPtr> variants_;
 };
 

@@ -229,6 +229,9 @@ def test_two_exports_are_raced_cell_by_cell(planted):
     result = planted.ok("check", *options, "-v", env=H200)
     assert f"exported_{cell['kernel'].replace('-', '_')}" in " ".join(result.stdout.split()), result.stdout
     assert "none is slower than with old" in " ".join(result.stdout.split())
+    summed = [kernel["name"] for kernel in planted.json("old/manifest.json")["kernels"] if any(each["name"] == "sums" for each in kernel["buffers"])]
+    for side in ("old", "new"):
+        assert f"note: {side}: {', '.join(summed)} run a second pass and are left out\n" in result.stderr
     missing = planted.error(1, "check", *options[:-6], "--tokens", "77", *options[-4:], env=H200)
     assert "no kernel of either side" in missing
 
@@ -251,6 +254,11 @@ def test_a_history_names_what_crept_in_below_the_threshold(planted):
     assert "history" in planted.ok("validate", "past.jsonl").stdout
     page = planted.ok("report", "--history", "past.jsonl", "--format", "markdown", "-o", "-").stdout
     assert re.search(r"\| +7 \|.*\+3.0 % since .*commit b1", page), page
+    title = page.splitlines()[0]
+    planted.write("two.jsonl", "".join(line.replace('"device":"', '"device":"Other ') + "\n" + line + "\n" for line in lines))
+    page = planted.ok("report", "--history", "two.jsonl", "--format", "markdown", "-o", "-").stdout
+    assert page.startswith("# moetune report: past checks on several devices\n") and title != page.splitlines()[0]
+    assert len(re.findall(r"^### Other .*, burst$", page, re.M)) == 1 and len(re.findall(r"\| +7 \|.*\+3.0 % since .*commit b1", page)) == 2, page
     planted.ok("report", "--history", "past.jsonl")
     with open(planted.path / "past.jsonl", "a") as file:
         file.write('{"schema":"moetune.history/1","da')  # cut off: left out, and gone with the next run
@@ -332,6 +340,11 @@ def test_a_command_measures_a_regression_of_a_peer_again(room):
     assert list(check_peers(room, "slow.json", 1, "--tokens", "16")[1]) == [(16, "torch")]
     peers_file(room, "slow.json", torch=110, deepgemm=1), peers_file(room, "old.json", torch=100, deepgemm=1)
     assert list(check_peers(room, "slow.json", 0, "--filter", "t8/.* deep")[1]) == [(8, "deepgemm")]
+    other = room.json("slow.json")
+    other["environment"]["device"] = "NVIDIA H100"
+    room.write("h100.json", other)
+    assert f"--against old.json: these times are of {room.json('old.json')['environment']['device']} (burst), those of --peers of " \
+        "NVIDIA H100 (burst)" in check_peers_error(room, 3, "h100.json")
 
 
 def check_peers_error(room, code, *options):
@@ -346,7 +359,12 @@ def test_a_filter_picks_cells_and_candidates(room):
     dry = ["tune", *CPU, *LAYER, "--tokens", "8,16,24", "--dry-run", "--format", "json"]
     assert [cell["cell"]["tokens"] for cell in json.loads(room.ok(*dry, "--filter", "/t(8|24)/").stdout)["cells"]] == [8, 24]
     assert "no cell's id holds 'zipf'" in room.error(2, *dry, "--filter", "zipf")
-    assert "'(' is not a regular expression" in room.error(2, *dry, "--filter", "(")
+    for pattern, column, rest, why in [("(", 1, "(", "a '(' without ')'"), ("t16/(a", 5, "(a", "a '(' without ')'"), ("a)", 2, ")", "a ')' without '('"),
+                                       ("x[ab", 2, "[ab", "a '[' without ']'"), ("*b", 1, "*b", "nothing that could be repeated"),
+                                       ("t[9-1]", 2, "[9-1]", "a '[' without ']', or a range"), ("a{x}", 2, "{x}", "a '{' that begins no count"),
+                                       ("a\\", 2, "\\", "a '\\' that does not stand before")]:
+        told = room.error(2, *dry, "--filter", pattern)
+        assert f"'{pattern}' is not a regular expression: at column {column}, '{rest}': {why}" in told
     room.write("table.json", table)
     room.ok("diff", "table.json", "table.json", "--filter", f"^{ids[0]} cpu ")
     assert "no cell and its winner hold 'mma'" in room.error(1, "check", "table.json", "--filter", "mma")

@@ -480,7 +480,7 @@ def test_bench_refuses_peers_of_another_device_with_both_names(room):
     file["environment"]["device"] = "NVIDIA H200"
     room.write("peers.json", file)
     text = room.error(3, "bench", *TINY, "--peers", "peers.json")
-    assert f"these times are of 'NVIDIA H200', this device is '{tuned['device']['name']}'" in text
+    assert f"--peers: these times are of NVIDIA H200 (burst), those of this run of {tuned['device']['name']} (burst)" in text
     del file["environment"]
     room.write("peers.json", file)
     assert "peers.json: 'environment' is missing" in room.error(2, "bench", *TINY, "--peers", "peers.json")

@@ -64,4 +64,6 @@ def test_peers_of_another_regime_are_refused(room):
              "environment": {"device": device["device"]["name"], "torch": "2", "cuda": None}, "entries": []}
     validate("peers", room.path / room.write("peers.json", peers))
     text = room.error(3, "bench", *TINY, "--peers", "peers.json")
-    assert "--peers: these times are of the regime sustained, this run is burst" in text
+    name = device["device"]["name"]
+    assert f"--peers: these times are of {name} (sustained), those of this run of {name} (burst)" in text
+    assert "measure both with --regime sustained" in text

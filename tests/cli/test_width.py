@@ -57,6 +57,15 @@ def test_compile_fits_80_columns(room):
     assert len(re.findall(r"wgmma block_m=\d+ block_n=.* schedule=.* mix=\d", verbose)) == 2
 
 
+def test_errors_and_notes_fit_the_columns_that_are_asked_for(room):
+    command = ["tune", *TINY, "--max-candidates", "2", "-q", "--filter", "(no such cell", "-o", "a.json"]
+    whole = room.error(2, *command)
+    assert max(map(len, whole.splitlines())) > 50
+    told = room.run(*command, env={"COLUMNS": "50"}).stderr
+    assert told.startswith("moetune: error: --filter: ") and max(map(len, told.splitlines())) <= 50
+    assert " ".join(told.split()) == " ".join(whole.split())
+
+
 def test_a_baseline_that_lacks_the_product_is_left_out(planted):
     result = planted.ok("bench", *TINY, "--rounds", "3", env={"MOETUNE_PLANT": "lacks"})
     assert "the baseline loop is left out: it has no such product: planted" in result.stderr

@@ -116,6 +116,10 @@ TEST(Report, BeginsWithTheAnswerAndOneChart) {
   const std::vector<std::string> doubted = opening(inputs.all()).paragraphs;
   EXPECT_EQ(doubted.at(0), "2 cells of custom (fwd) on NVIDIA H200 (burst, 2026-11-27).");
   EXPECT_EQ(doubted.back(), "2 of 2 cells are too noisy to trust and not counted here.");
+  const ReportSection summary = summary_section(inputs.all());
+  EXPECT_EQ(summary.parts[0].paragraphs[0],
+            "2 of 3 cells have a winner, of which 2 are too noisy to trust and left out of the speed-ups.");
+  EXPECT_TRUE(summary.parts[0].grid.rows.empty());
 }
 
 TEST(Report, AWinnerIsNamedWithWhatIsFaster) {

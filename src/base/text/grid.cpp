@@ -68,16 +68,29 @@ Grid broken(const Grid& grid, const std::vector<int>& widths) {
   return result;
 }
 
+// "16 tokens, uniform": the columns that name a row.
+std::string name_of(const Grid& grid, const std::vector<std::string>& row) {
+  std::string name;
+  for (size_t i = 0; i < grid.naming; ++i) {
+    if (row[i].empty()) continue;
+    name += (name.empty() ? "" : ", ") + row[i];
+    if (!grid.columns[i].right) continue;
+    name += " " + grid.columns[i].title;
+    if (row[i] == "1" && name.ends_with('s')) name.pop_back();
+  }
+  return name;
+}
+
 // Rows written one below another: see `fitted`.
 std::string stacked(const Grid& grid, int columns) {
   size_t width = 0;
-  for (size_t i = 1; i < grid.columns.size(); ++i)
+  for (size_t i = grid.naming; i < grid.columns.size(); ++i)
     width = std::max(width, static_cast<size_t>(display_width(grid.columns[i].title)));
   const int room = std::max(1, columns - static_cast<int>(width) - 4);
   std::string out;
   for (const std::vector<std::string>& row : grid.rows) {
-    out += row[0] + "\n";
-    for (size_t i = 1; i < row.size(); ++i) {
+    if (const std::string name = name_of(grid, row); !name.empty()) out += name + "\n";
+    for (size_t i = grid.naming; i < row.size(); ++i) {
       if (row[i].empty()) continue;
       std::string title = grid.columns[i].title;
       for (const std::string& line : lines_of(row[i], room))

@@ -14,6 +14,7 @@ struct Column {
 struct Grid {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as columns
+  size_t naming = 1;                           // columns that name a row: the first ones
 };
 
 /// A grid without rows, of titles between '|'; '>' after a title: the column holds numbers. "cell|time>|winner".
@@ -24,8 +25,8 @@ std::string markdown(const Grid& grid);
 
 /// The same for a terminal, where the texts are one_line, in at most `columns` columns (0 = as wide as it takes). Where
 /// the table is wider, texts that aren't numbers are broken between words into rows below; where words are too long for
-/// that and there are three columns and more, rows are written one after another: a row's first text, then a line for
-/// each further text that is not empty.
+/// that and there are three columns and more, rows are written one after another: what names it ("16 tokens, uniform"),
+/// then a line for each further text that is not empty.
 std::string fitted(const Grid& grid, int columns);
 
 /// The words of a text in lines of at most `width` columns (0 = one line); a longer word has a line of its own. "12 %"

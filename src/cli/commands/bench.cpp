@@ -207,7 +207,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
                          : open_worker(options.device);
   require_effect(invocation.given, invocation.terminal, &backend->device());
   require_regime(regime, backend->device());
-  if (!options.peers.empty()) require_comparable(peers, backend->device(), regime);
+  if (!options.peers.empty()) require_comparable(peers, backend->device().name, regime, "--peers", "those of this run");
   const DeviceLock held = lock(*backend, options.device, invocation);
   const std::atomic<bool>& stop = stop_on_signals();
 

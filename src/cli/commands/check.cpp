@@ -191,6 +191,8 @@ Sides open_sides(const CheckOptions& options, const TunedTable& table) {
 std::vector<Cell> race_packs(const CheckOptions& options, const Catalog& catalog, TunedTable& table, Sides& sides,
                              const Invocation& invocation) {
   const Catalog other({options.against});
+  note_left_out(catalog, packs_text(options), invocation.terminal);
+  note_left_out(other, options.against, invocation.terminal);
   std::erase_if(table.entries, [](const Entry& entry) { return !entry.skipped.empty(); });
   const std::string ours = packs_text(options);
   if (options.table.empty())
@@ -289,7 +291,7 @@ Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
   Peers before = read_peers(options.against);
   pick_peers(before, options);
   const Peers now = measured_peers(options.peers);
-  require_comparable(before, DeviceInfo{.name = now.device}, now.regime);
+  require_comparable(before, now.device, now.regime, "--against " + options.against, "those of --peers");
   CheckResult result = check_peers(before, now, nullptr, options.against, threshold);
   const bool repeatable = options.peers.find("{}") != std::string::npos;
   if (repeatable && exit_code(result) == static_cast<int>(Exit::no)) {

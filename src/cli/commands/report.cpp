@@ -65,7 +65,7 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
   std::optional<Peers> peers;
   if (!options.peers.empty()) {
     peers = read_peers(options.peers);
-    require_comparable(*peers, table.device, table.regime);
+    require_comparable(*peers, table.device.name, table.regime, "--peers", "the table's");
   }
   const ReportInput input{&catalog, tabled ? &table : nullptr, journal ? &*journal : nullptr, peers ? &*peers : nullptr,
                           history.empty() ? nullptr : &history};

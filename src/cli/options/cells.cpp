@@ -314,12 +314,43 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group("Options");
 }
 
+namespace {
+
+// Nothing where it is no expression. The standard library says neither where nor, for people, why.
+std::optional<std::regex> expression_of(const std::string& pattern) {
+  try {
+    return std::regex(pattern);
+  } catch (const std::regex_error&) {
+    return std::nullopt;
+  }
+}
+
+const char* fault_at(char letter) {
+  switch (letter) {
+    case '(':
+      return "a '(' without ')'";
+    case ')':
+      return "a ')' without '('";
+    case '[':
+      return "a '[' without ']', or a range in it that ends before it begins";
+    case '{':
+      return "a '{' that begins no count such as {2} or {2,3}";
+    case '\\':
+      return "a '\\' that does not stand before a letter or sign with a meaning";
+    default:
+      return "nothing that could be repeated stands before it";
+  }
+}
+
+}  // namespace
+
 Filter::Filter(const std::string& pattern) {
-  if (!pattern.empty()) try {
-      pattern_.emplace(pattern);
-    } catch (const std::regex_error& error) {
-      throw request_error(fmt::format("--filter: '{}' is not a regular expression: {}", pattern, error.what()));
-    }
+  if (pattern.empty()) return;
+  if ((pattern_ = expression_of(pattern))) return;
+  size_t good = pattern.size() - 1;  // what stands before the fault is an expression
+  while (good > 0 && !expression_of(pattern.substr(0, good))) --good;
+  throw request_error(fmt::format("--filter: '{}' is not a regular expression: at column {}, '{}': {}", pattern,
+                                  good + 1, pattern.substr(good), fault_at(pattern[good])));
 }
 
 namespace {

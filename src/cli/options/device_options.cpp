@@ -108,11 +108,20 @@ std::vector<std::string> device_arguments(const DeviceOptions& options) {
 }
 
 void declare_packs(OptionSet& set, std::vector<std::string>& packs) {
-  set.list("--pack", packs, "DIR",
-           "Add the kernels in this folder, which holds a pack.json; they are tuned like any variant");
+  set.list(
+      "--pack", packs, "DIR",
+      "Add the kernels in this folder: a pack.json, an export's manifest.json, or subfolders with one; they are tuned "
+      "like any variant");
+}
+
+void note_left_out(const Catalog& catalog, const std::string& folders, const Terminal& terminal) {
+  if (const auto& names = catalog.left_out(); !names.empty())
+    note(terminal, fmt::format("{}: {} run{} a second pass and {} left out", folders, fmt::join(names, ", "),
+                               names.size() == 1 ? "s" : "", names.size() == 1 ? "is" : "are"));
 }
 
 void note_packs(const Catalog& catalog, const Terminal& terminal) {
+  note_left_out(catalog, "--pack", terminal);
   for (const VariantPtr& variant : catalog.variants())
     if (variant->pack)
       each(JsonAt(variant->pack->launches, "launches"), [&](const JsonAt& launch) {

@@ -32,6 +32,8 @@ void declare_packs(OptionSet& set, std::vector<std::string>& packs);
 
 /// Says which steps of packs run once, outside of the times.
 void note_packs(const Catalog& catalog, const Terminal& terminal);
+/// Names the kernels of exports in these folders that take no part.
+void note_left_out(const Catalog& catalog, const std::string& folders, const Terminal& terminal);
 
 /// --regime, whose default is what `value` holds.
 void declare_regime(OptionSet& set, std::string& value, const std::string& help);

@@ -31,9 +31,14 @@ int columns_of(int fd) {
 
 bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
-// `beginning` is our own and may have colours; `sentence` may have text from files, which is made printable.
-void tell_sentence(std::string_view beginning, std::string_view sentence) {
-  write_all(STDERR_FILENO, fmt::format("{} {}\n", beginning, printable(sentence)));
+// `sentence` may have text from files, which is made printable.
+void tell_sentence(const Terminal& terminal, std::string_view program, Tone tone, std::string_view word,
+                   std::string_view sentence) {
+  const std::vector<std::string> lines =
+      lines_of(fmt::format("{}{} {}", program, word, printable(sentence)), terminal.error_columns);
+  std::string text = fmt::format("{}\n", fmt::join(lines, "\n"));
+  text.replace(program.size(), word.size(), colored(terminal, tone, word));
+  write_all(STDERR_FILENO, text);
 }
 
 size_t byte_of(std::string_view text, int index) {
@@ -50,6 +55,7 @@ Terminal look_at_terminal(const std::string& color) {
   terminal.is_terminal = ::isatty(STDERR_FILENO) && environment("TERM") != "dumb";
   terminal.columns = columns_of(STDERR_FILENO);
   terminal.output_columns = ::isatty(STDOUT_FILENO) ? columns_of(STDOUT_FILENO) : 0;
+  terminal.error_columns = ::isatty(STDERR_FILENO) || !environment("COLUMNS").empty() ? terminal.columns : 0;
   place_of_word("--color", color, std::vector<std::string>{"auto", "always", "never"});
   terminal.color = color == "always" || (color == "auto" && terminal.is_terminal && environment("NO_COLOR").empty());
   return terminal;
@@ -72,16 +78,16 @@ std::string colored(const Terminal& terminal, Tone tone, std::string_view text) 
 }
 
 void tell_error(const Terminal& terminal, std::string_view sentence, std::string_view hint) {
-  tell_sentence("moetune: " + colored(terminal, Tone::error, "error:"), sentence);
-  if (!hint.empty()) tell_sentence(colored(terminal, Tone::hint, "hint:"), hint);
+  tell_sentence(terminal, "moetune: ", Tone::error, "error:", sentence);
+  if (!hint.empty()) tell_sentence(terminal, "", Tone::hint, "hint:", hint);
 }
 
 void warn(const Terminal& terminal, std::string_view sentence) {
-  tell_sentence("moetune: " + colored(terminal, Tone::warning, "warning:"), sentence);
+  tell_sentence(terminal, "moetune: ", Tone::warning, "warning:", sentence);
 }
 
 void note(const Terminal& terminal, std::string_view sentence) {
-  tell_sentence("moetune: " + colored(terminal, Tone::note, "note:"), sentence);
+  tell_sentence(terminal, "moetune: ", Tone::note, "note:", sentence);
 }
 
 std::string shortened(std::string_view text, int width) {

@@ -11,6 +11,7 @@ struct Terminal {
   int columns = 80;
   bool color = false;
   int output_columns = 0;  // of standard output where that is a terminal; 0 = as wide as it takes
+  int error_columns = 0;   // of sentences on standard error where that is a terminal or COLUMNS is set; 0 likewise
 };
 
 /// `color` is auto, always or never (an Exit::request error otherwise). auto: on a terminal without NO_COLOR.

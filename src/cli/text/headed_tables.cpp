@@ -82,7 +82,7 @@ std::string paragraph(const std::string& sentence, int columns) {
 }
 
 Grid cell_grid(const std::vector<Column>& columns) {
-  Grid grid{{{"tokens", true}, {"routing"}}, {}};
+  Grid grid{{{"tokens", true}, {"routing"}}, {}, 2};
   grid.columns.insert(grid.columns.end(), columns.begin(), columns.end());
   return grid;
 }

@@ -43,13 +43,14 @@ bool takes_second_pass(const JsonAt& kernel) {
   return std::ranges::any_of(kernel["buffers"].value(), [](const Json& buffer) { return buffer["name"] == "sums"; });
 }
 
-std::vector<Pack> exported_packs(const std::filesystem::path& folder) {
+// Packs of an export's kernels. The names of those that are left out are added to `left_out`.
+std::vector<Pack> exported_packs(const std::filesystem::path& folder, std::vector<std::string>& left_out) {
   const Json manifest = read_manifest(folder);
   const JsonAt root(manifest, (folder / kExport).string());
   require_manifest(root);
   std::vector<Pack> packs;
   each(root["kernels"], [&](const JsonAt& kernel) {
-    if (takes_second_pass(kernel)) return;
+    if (takes_second_pass(kernel)) return left_out.push_back(kernel["name"].string());
     const Json json = pack_of_exported(kernel, root["files"]);
     Pack& pack = packs.emplace_back(whole_pack(JsonAt(json, kernel.where()), folder));
     pack.hash = short_hash(json.dump());
@@ -80,15 +81,19 @@ std::vector<std::filesystem::path> pack_folders(const std::filesystem::path& fol
 
 bool holds_packs(const std::filesystem::path& folder) { return !pack_folders(folder).empty(); }
 
-std::vector<Pack> load_packs(const std::filesystem::path& folder) {
+std::vector<Pack> load_packs(const std::filesystem::path& folder, std::vector<std::string>& left_out) {
   std::vector<Pack> packs;
   for (const std::filesystem::path& one : pack_folders(folder)) {
     std::error_code error;
     if (std::filesystem::exists(one / kManifest, error))
       packs.push_back(load_pack(one));
     else
-      std::ranges::move(exported_packs(one), std::back_inserter(packs));
+      std::ranges::move(exported_packs(one, left_out), std::back_inserter(packs));
   }
+  if (packs.empty() && !left_out.empty())
+    throw request_error(
+        fmt::format("--pack: {}: all its kernels run a second pass: {}", folder.string(), fmt::join(left_out, ", ")),
+        "export a table that has other winners too");
   if (packs.empty()) packs.push_back(load_pack(folder));  // which says what is missing
   return packs;
 }

@@ -76,9 +76,9 @@ Pack load_pack(const std::filesystem::path& folder);
 bool holds_packs(const std::filesystem::path& folder);
 
 /// All of them: each kernel of an export is a pack with one candidate, whose knobs are the exported winner's. Kernels
-/// that sum slots or give the weights' gradient in a second pass are left out. Errors as of load_pack and
-/// read_manifest.
-std::vector<Pack> load_packs(const std::filesystem::path& folder);
+/// that sum slots or give the weights' gradient in a second pass are left out: their names are added to `left_out`.
+/// Errors as of load_pack and read_manifest.
+std::vector<Pack> load_packs(const std::filesystem::path& folder, std::vector<std::string>& left_out);
 
 /// The manifest of a pack with this kernel of an export alone. `files` describes the export's cubins.
 Json pack_of_exported(const JsonAt& kernel, const JsonAt& files);

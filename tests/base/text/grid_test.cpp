@@ -80,6 +80,13 @@ TEST(Grid, FittedStacksWhatIsTooWide) {
   EXPECT_EQ(fitted(grid, 0), markdown(grid));
 }
 
+TEST(Grid, RecordsAreHeadedByAllThatNamesThem) {
+  const Grid grid{{{"tokens", true}, {"routing"}, {"winner"}},
+                  {{"16", "uniform", "long"}, {"1", "zipf:1", "b"}, {"", "", "so"}},
+                  2};
+  EXPECT_EQ(fitted(grid, 9), "16 tokens, uniform\n  winner  long\n1 token, zipf:1\n  winner  b\n  winner  so\n");
+}
+
 TEST(Grid, FittedLeavesTwoColumnsAlone) {
   const Grid grid{{{"what"}, {"value"}}, {{"compiler", "12.2.0"}}};
   EXPECT_EQ(fitted(grid, 5), markdown(grid));
