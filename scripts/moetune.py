@@ -278,7 +278,8 @@ def groups_of(cells, keys):
 
 
 def _built(place):
-    return _packer.built(None, place, *_tasks[place])
+    kernel, *rest = _tasks[place]
+    return _packer.built(None, place, lambda: kernel, *rest)
 
 
 def pack(launch, space=None, cells="", folder="pack", legal=None, name=None, jobs=None):

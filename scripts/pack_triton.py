@@ -600,7 +600,8 @@ def foretold(arguments, description, tasks):
     with tempfile.TemporaryDirectory() as path:
         folder = Folder(pathlib.Path(path))
         prepared, binaries, _, _ = collect([(place, key, arch, arch.encode(), binary, {}) for _, place, key, _, _, arch in tasks], folder)
-        (folder.path / "pack.json").write_text(text_of(manifest_of(description, folder, prepared, binaries, {}, arguments.given)), encoding="utf-8")
+        manifest = manifest_of(description, keyed(description, arguments), folder, prepared, binaries, {})
+        (folder.path / "pack.json").write_text(text_of(manifest), encoding="utf-8")
         return validated(folder.path, arguments.output) if binaries else None
 
 
@@ -669,6 +670,7 @@ def reason_of(error):
 def built_for(task):
     """Runs in a process of its own."""
     source, place, key, constants, options, arch = task
+
     def kernel():
         description = described(*source)
         return description["kernel"] if place is None else description["prepare"][place]
@@ -742,6 +744,11 @@ def launch_of(kernel):
     return {"cooperative": False, **{f"grid{axis}": side for axis, side in zip(("", "_y", "_z"), sides)}}
 
 
+def keyed(description, arguments):
+    """For each candidate its values and the keys of its binaries."""
+    return [(knobs.values(), keys_of(description, knobs, arguments.given)) for knobs in candidates_of(description)]
+
+
 def rows_of(candidates, binaries):
     """The candidates of pack.json, of pairs of values and the keys of their binaries: one for each computation."""
     places, rows = {key: place for place, key in enumerate(binaries)}, []
@@ -765,10 +772,12 @@ def manifest_of(description, candidates, folder, prepared, binaries, made_by):
     scratch = any(binary["scratch_bytes"] for _, binary in binaries.values())
     return {"schema": "moetune.pack/1", "made_by": made_by,
             **{name: description[name] for name in ("variant", "summary", "knobs")},
-            "computes": [{name: value for name, value in each.items() if name not in ("constants", "sizes")} for each in description["computes"]],
+            "computes": [{name: value for name, value in each.items() if name not in ("constants", "sizes")}
+                         for each in description["computes"]],
             "rules": description["rules"],
             "operands": description["operands"],
-            "buffers": [{name: each[name] for name in ("name", "bytes", "zeroed")} for each in description["buffers"]] + [{"name": "scratch", "bytes": "blocks * scratch_bytes", "zeroed": False}] * scratch,
+            "buffers": [{name: each[name] for name in ("name", "bytes", "zeroed")} for each in description["buffers"]]
+            + [{"name": "scratch", "bytes": "blocks * scratch_bytes", "zeroed": False}] * scratch,
             "launches": launches, "files": folder.files,
             "binaries": [{"files": files, **binary} for files, binary in binaries.values()],
             "candidates": rows_of(candidates, binaries)}
@@ -951,8 +960,7 @@ def main(argv):
     kernel = pathlib.Path(description.get("file", arguments.kernel))
     made_by = {"name": "pack_triton.py", "triton": triton.__version__, "kernel": kernel.name,
                "sha256": hashlib.sha256(kernel.read_bytes()).hexdigest()}
-    candidates = [(knobs.values(), keys_of(description, knobs, arguments.given)) for knobs in candidates_of(description)]
-    manifest = manifest_of(description, candidates, folder, prepared, binaries, made_by)
+    manifest = manifest_of(description, keyed(description, arguments), folder, prepared, binaries, made_by)
     (arguments.output / "pack.json").write_text(text_of(manifest), encoding="utf-8")
     every = len(candidates_of(description))
     print(f"{arguments.output}: {len(manifest['candidates'])} of {every} candidates in {len(binaries)} "
