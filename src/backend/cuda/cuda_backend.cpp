@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "backend/chain.h"
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/libraries/cublas.h"
 #include "backend/cuda/operands.h"
@@ -31,6 +32,7 @@ struct Loaded {
   std::vector<DeviceBuffer> grouped_pointers;                    // a set
   std::map<std::string, std::shared_ptr<const Kernel>> kernels;  // by candidate text
   std::optional<Sampler> sampler;
+  std::unique_ptr<Loaded> down = {};  // of a layer, of which this is up
 };
 
 class CudaBackend : public Backend {
@@ -76,22 +78,30 @@ class CudaBackend : public Backend {
 
   void load(const Problem& problem) override {
     loaded_.reset();
-    auto loaded = std::make_unique<Loaded>();
-    loaded->shape = problem.shape;
-    loaded->operands = make_operands(product_of(problem), device_, services_, stream_->stream);
+    auto loaded = load_one(problem, nullptr);
     loaded->sampler.emplace(*stream_, services_.of(loaded->operands.product.d.type.dtype), device_.processors);
-    require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
     loaded_ = std::move(loaded);
   }
 
+  void load_layer(const Problem& up, const Problem& down) override {
+    load(up);
+    try {
+      loaded_->down = load_one(down, &loaded_->operands);
+    } catch (...) {
+      loaded_.reset();
+      throw;
+    }
+  }
+
   Verdict verify(const Contender& contender) override {
+    if (need_problem().down) return verify_layer(contender);
     const Verifier& verifier = need_verifier();
     const Enqueue enqueue = enqueue_of(contender);
-    const Kernel* kernel = contender.baseline.empty() ? kernel_of(contender.candidate).get() : nullptr;
+    const Kernel* kernel = contender.baseline.empty() ? kernel_of(*loaded_, contender.candidate).get() : nullptr;
     if (kernel) kernel->clear(stream_->stream);
     const Product& product = loaded_->operands.product;
-    const bool of_cublas_16 = !kernel && (product.accumulates || is_finished(product)) &&
-                              loaded_->operands.plain.d.type.dtype != Dtype::fp32;
+    const bool of_cublas_16 =
+        !kernel && (product.accumulates || is_finished(product)) && loaded_->operands.plain.d.type.dtype != Dtype::fp32;
     std::optional<Weighting> weighting;  // a pack's own; others follow the product
     if (const Pack* pack = kernel ? contender.candidate.variant->pack.get() : nullptr)
       weighting = weighting_of(*pack, loaded_->shape);
@@ -122,6 +132,14 @@ class CudaBackend : public Backend {
   }
 
  private:
+  std::unique_ptr<Loaded> load_one(const Problem& problem, const Operands* before) {
+    auto loaded = std::make_unique<Loaded>();
+    loaded->shape = problem.shape;
+    loaded->operands = make_operands(product_of(problem), device_, services_, stream_->stream, before);
+    require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
+    return loaded;
+  }
+
   Loaded& need_problem() {
     if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
     return *loaded_;
@@ -133,19 +151,28 @@ class CudaBackend : public Backend {
     return *loaded.verifier;
   }
 
+  // Of a layer both parts, back to back, or the one that the contender has.
   Enqueue enqueue_of(const Contender& contender) {
-    Loaded& loaded = *loaded_;
+    Loaded& loaded = need_problem();
+    if (!loaded.down) return enqueue_of(loaded, contender);
+    const auto [first, second] = parts_of(contender);
+    if (!second) return enqueue_of(loaded, first.value());
+    if (!first) return enqueue_of(*loaded.down, *second);
+    return [up = enqueue_of(loaded, *first), down = enqueue_of(*loaded.down, *second)](int set) { up(set), down(set); };
+  }
+
+  Enqueue enqueue_of(Loaded& loaded, const Contender& contender) {
     const OperandType& weights = loaded.operands.product.b.type;
     if (contender.baseline == kLoop && has_scales(weights) && weights.dtype != Dtype::fp8)
       throw CandidateFault(Status::illegal, fmt::format("cuBLAS is not a baseline for {}", name(weights.dtype)));
     if (contender.baseline == kLoop && has_scales(weights)) {
       if (!cublaslt_) cublaslt_ = std::make_unique<CublasLt>(stream_->stream);
       return [&](int set) {
-        run_baseline(set, [&](const GroupedGemm&) { cublaslt_->loop(loaded_->operands.scaled_gemm(set)); });
+        run_baseline(loaded, set, [&](const GroupedGemm&) { cublaslt_->loop(loaded.operands.scaled_gemm(set)); });
       };
     }
     if (contender.baseline == kLoop)
-      return [&](int set) { run_baseline(set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
+      return [&](int set) { run_baseline(loaded, set, [&](const GroupedGemm& gemm) { cublas_->loop(gemm, false); }); };
     if (contender.baseline == kGrouped) {
       if (has_scales(weights))
         throw CandidateFault(Status::illegal, "cuBLAS has no grouped GEMM of operands with scales");
@@ -156,41 +183,65 @@ class CudaBackend : public Backend {
         loaded.grouped_pointers.push_back(
             Cublas::grouped_pointers(loaded.operands.gemm(static_cast<int>(loaded.grouped_pointers.size()))));
       return [&](int set) {
-        run_baseline(set, [&](const GroupedGemm& gemm) {
+        run_baseline(loaded, set, [&](const GroupedGemm& gemm) {
           cublas_->grouped(gemm, loaded.grouped_pointers[static_cast<size_t>(set)]);
         });
       };
     }
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
-    return [kernel = kernel_of(contender.candidate), this](int set) { kernel->enqueue(set, stream_->stream); };
+    return [kernel = kernel_of(loaded, contender.candidate), this](int set) { kernel->enqueue(set, stream_->stream); };
+  }
+
+  Verdict verify_layer(const Contender& contender) {
+    const auto [first, second] = parts_of(contender);
+    const Enqueue up = enqueue_of(*loaded_, first.value()), down = enqueue_of(*loaded_->down, second.value());
+    const auto bytes_of_d = [](const Operands& o) {
+      return static_cast<size_t>(o.product.d.rows * row_bytes(o.product.d));
+    };
+    const auto clear = [&](const Operands& o) {
+      require(cudaMemsetAsync(o.d_of(0), 0xff, bytes_of_d(o), stream_->stream), "cannot clear a result");
+    };
+    const Operands& last = loaded_->down->operands;
+    return compare_chained(
+        {.clear = [&] { clear(loaded_->operands), clear(last); },
+         .up = [&] { up(0); },
+         .down = [&] { down(0); },
+         .wait = [&] { require_candidate(cudaStreamSynchronize(stream_->stream), "the kernel failed"); },
+         .result =
+             [&] {
+               std::vector<std::byte> read(bytes_of_d(last));
+               require(cudaMemcpy(read.data(), last.d_of(0), read.size(), cudaMemcpyDeviceToHost),
+                       "cannot read a result");
+               return read;
+             }});
   }
 
   // Without a fused kernel rows are moved and weighted before and after: that is part of the baseline's time.
-  void run_baseline(int set, const std::function<void(const GroupedGemm&)>& multiply) {
-    const Operands& operands = loaded_->operands;
+  void run_baseline(const Loaded& loaded, int set, const std::function<void(const GroupedGemm&)>& multiply) {
+    const Operands& operands = loaded.operands;
     operands.sort_inputs(services_, set, stream_->stream);
     multiply(operands.gemm(set));
     operands.unsort_result(services_, set, stream_->stream);
   }
 
-  std::shared_ptr<const Kernel> kernel_of(const Candidate& candidate) {
+  std::shared_ptr<const Kernel> kernel_of(Loaded& loaded, const Candidate& candidate) {
     const std::string key = text(candidate);
-    const auto found = loaded_->kernels.find(key);
-    if (found != loaded_->kernels.end()) return found->second;
-    if (loaded_->kernels.size() >= kMaxKernels) {
+    const auto found = loaded.kernels.find(key);
+    if (found != loaded.kernels.end()) return found->second;
+    if (loaded.kernels.size() >= kMaxKernels) {
       loaded_->sampler->clear();
-      loaded_->kernels.clear();
+      loaded.kernels.clear();
     }
-    return loaded_->kernels.emplace(key, make_kernel_of(candidate)).first->second;
+    return loaded.kernels.emplace(key, make_kernel_of(loaded, candidate)).first->second;
   }
 
-  std::shared_ptr<const Kernel> make_kernel_of(const Candidate& candidate) {
+  std::shared_ptr<const Kernel> make_kernel_of(const Loaded& loaded, const Candidate& candidate) {
     const Variant& variant = *candidate.variant;
-    const Operands& operands = loaded_->operands;
-    if (variant.pack) return make_pack_kernel(*variant.pack, candidate, loaded_->shape, operands, device_);
-    const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, loaded_->shape));
+    const Operands& operands = loaded.operands;
+    if (variant.pack) return make_pack_kernel(*variant.pack, candidate, loaded.shape, operands, device_);
+    const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, loaded.shape));
     if (compiled.cubin.empty()) throw CandidateFault(compiled.result.status, compiled.result.reason);
-    const LaunchPlan plan = variant.plan(candidate, loaded_->shape);
+    const LaunchPlan plan = variant.plan(candidate, loaded.shape);
     // At its largest size from the start: captured launches contain its address.
     if (plan.workspace > 0 && workspace_.size() == 0) workspace_ = DeviceBuffer(kMaxWorkspace);
     return make_kernel(compiled.cubin, plan, operands, services_, workspace_.as<float>(), device_);

@@ -88,7 +88,8 @@ void make_lt_scales(Operands& o) {
 
 }  // namespace
 
-Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream) {
+Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream,
+                       const Operands* before) {
   Operands o;
   o.plain = in_expert_order(product);
   o.first = before_last_pass(product);
@@ -96,7 +97,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   const Product& p = o.product;
   const bool fp8 = p.a.type.dtype == Dtype::fp8;
   const int64_t spare = fp8 ? CublasLt::kSpareRows * row_bytes(p.a) : 0;
-  o.a_stride = aligned(bytes_of(p.a) + spare);
+  o.a_stride = before ? before->d_stride : aligned(bytes_of(p.a) + spare);
   o.b_stride = aligned(bytes_of(p.b) + (p.b.type.stage != p.b.type.dtype ? kReadPastRows : 0));
   o.d_stride = aligned(bytes_of(p.d) + kGuardBytes);
   if (has_scales(p.a.type)) o.a_scale_stride = aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
@@ -118,8 +119,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   if (p.bias) o.bias_stride = aligned(bytes_of(*p.bias));
 
   const auto touched = static_cast<int64_t>(bytes(p));
-  const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride + o.a_scale_stride +
-                            o.b_scale_stride + o.b_zero_stride + o.bias_stride + o.h_stride;
+  const int64_t set_bytes = (before ? 0 : o.a_stride) + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride +
+                            o.a_scale_stride + o.b_scale_stride + o.b_zero_stride + o.bias_stride + o.h_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
   int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
@@ -128,13 +129,14 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
     return count * set_bytes + sorted_a + sorted_b + std::max(sorted_a, sorted_b) + sorted_d + references + kSpareBytes;
   };
   if (needed(sets) > static_cast<int64_t>(available) && touched >= cold) sets = 1;
+  if (before) sets = before->sets;
   if (needed(sets) > static_cast<int64_t>(available))
     throw OutOfMemory(
         fmt::format("needs {} of device memory, {} are free", format_bytes(static_cast<double>(needed(sets))),
                     format_bytes(static_cast<double>(available))),
         needed(sets));
   o.sets = static_cast<int>(sets);
-  o.a = DeviceBuffer(sets * o.a_stride);
+  o.a = before ? DeviceBuffer(before->d_of(0), sets * o.a_stride) : DeviceBuffer(sets * o.a_stride);
   o.b = DeviceBuffer(sets * o.b_stride);
   o.d = DeviceBuffer(kGuardBytes + sets * o.d_stride);
   if (o.a_scale_stride > 0) o.a_scales = DeviceBuffer(sets * o.a_scale_stride);
