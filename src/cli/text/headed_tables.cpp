@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/text/console.h"
+#include "record/layer.h"
 
 namespace moetune {
 namespace {
@@ -95,6 +96,32 @@ void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts
 std::vector<std::string> cell_heading(const Cell& cell) {
   return {title(cell.shape), fmt::format("{} token{}, {}{}", cell.tokens, cell.tokens == 1 ? "" : "s",
                                          text(cell.routing), seed_text(cell))};
+}
+
+std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose) {
+  std::vector<HeadedTable> tables;
+  const TunedTable pairs = with_layers(table);
+  const auto candidate_of = [&](const Cell& cell) {
+    const Entry& entry = *find_entry(pairs, cell);
+    return verbose ? text(entry.candidate) : winner_text(entry, table.device);
+  };
+  for (const TunedLayer* layer : layers_of(table)) {
+    const std::string heading = title(*layer);
+    if (tables.empty() || tables.back().heading[0] != heading) {
+      tables.push_back({{heading}, cell_grid({{"what ran"}, {"time", true}, {"speedup", true}})});
+      tables.push_back({{heading}, cell_grid({{"part"}, {"its candidate in the fastest pair"}})});
+    }
+    Grid &times = tables.rbegin()[1].grid, &winners = tables.back().grid;
+    const auto add = [&](Grid& grid, const std::vector<std::string>& row, bool first) {
+      add_row(grid, layer->up, row);
+      if (!first) grid.rows.back()[0] = grid.rows.back()[1] = "";  // told once
+    };
+    const auto rows = rows_of(*layer);
+    for (const auto& row : rows) add(times, row, &row == rows.data());
+    add(winners, {"up", candidate_of(layer->up)}, true);
+    add(winners, {"down", candidate_of(layer->down)}, false);
+  }
+  return tables;
 }
 
 std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells) {
