@@ -48,23 +48,13 @@ void add_step(Fields& fields, const Step* step, const Entry& entry) {
   add("step_baseline_us", baseline == entry.rivals.end() ? "" : baseline->name);
 }
 
-// Of the entry's layer: both launches, this one alone with its candidate, and the rivals of both.
+// Of the entry's layer, which may be null: both launches, and this one alone with its candidate.
 void add_layer(Fields& fields, const TunedLayer* layer, const Entry& entry) {
-  const auto add = [&](std::string_view column, const Measurement* time) {
-    fields.emplace_back(column, time ? number_field(time->time.value * 1e6) : "");
-  };
-  const auto rival = [&](const auto& is_it) -> const Measurement* {
-    if (!layer) return nullptr;
-    const auto found = std::ranges::find_if(layer->rivals, [&](const Rival& one) { return is_it(one.name); });
-    return found == layer->rivals.end() ? nullptr : &found->measurement;
-  };
   const bool up = layer && layer->up == entry.cell;
-  add("layer_us", layer ? &layer->measurement : nullptr);
-  add("layer_part_us", !layer ? nullptr : up ? &layer->up_measurement : &layer->down_measurement);
-  fields.emplace_back("layer_candidate", !layer ? "" : text(up ? layer->up_candidate : layer->down_candidate));
-  add("layer_winners_us", rival([](const std::string& name) { return name == "winners"; }));
-  add("layer_default_us", rival([](const std::string& name) { return name == "default"; }));
-  add("layer_baseline_us", rival([](const std::string& name) { return name != "winners" && name != "default"; }));
+  const auto time = [](const Measurement& of) { return number_field(of.time.value * 1e6); };
+  fields.emplace_back("layer_us", layer ? time(layer->measurement) : "");
+  fields.emplace_back("layer_part_us", layer ? time(up ? layer->up_measurement : layer->down_measurement) : "");
+  fields.emplace_back("layer_candidate", layer ? text(up ? layer->up_candidate : layer->down_candidate) : "");
 }
 
 Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) {
@@ -92,8 +82,8 @@ Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) 
   fields.emplace_back("complete", boolean_field(entry.complete));
   fields.emplace_back("skipped", entry.skipped);
   fields.emplace_back("untrusted", distrust(entry));
-  add_step(fields, step, entry);
   add_layer(fields, won ? find_layer(table, entry.cell) : nullptr, entry);
+  add_step(fields, step, entry);
   return fields;
 }
 

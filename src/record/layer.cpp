@@ -80,14 +80,18 @@ TunedTable layers_alone(TunedTable table) {
 
 std::string distrust(const TunedLayer& layer) { return distrust(as_entry(layer)); }
 
+std::string title(const Shape& up, const Shape& down, std::string_view what) {
+  const Layer& layer = up.layer;
+  std::string title = fmt::format("{} {}, {}: {} experts, top {}, hidden {}, intermediate {}", layer.model, what,
+                                  format_word(layer), layer.experts, layer.top_k, layer.k, down.layer.k * layer.tp);
+  if (layer.tp > 1) title += fmt::format(", tp {}", layer.tp);
+  if (layer.ep > 1) title += fmt::format(", ep {}", layer.ep);
+  return title;
+}
+
 std::string title(const TunedLayer& layer) {
-  const Layer &up = layer.up.shape.layer, &down = layer.down.shape.layer;
-  std::string text = fmt::format("{} ffn, {}: {} experts, top {}, hidden {}, intermediate {}", up.model,
-                                 format_word(up), up.experts, up.top_k, up.k, down.k * down.tp);
-  if (up.tp > 1) text += fmt::format(", tp {}", up.tp);
-  if (up.ep > 1) text += fmt::format(", ep {}", up.ep);
-  return text +
-         fmt::format(", up {}, down {}", moetune::text(layer.up.shape.fusion), moetune::text(layer.down.shape.fusion));
+  const Shape &up = layer.up.shape, &down = layer.down.shape;
+  return fmt::format("{}, up {}, down {}", title(up, down, "ffn"), text(up.fusion), text(down.fusion));
 }
 
 std::vector<std::vector<std::string>> rows_of(const TunedLayer& layer) {

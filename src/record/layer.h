@@ -27,8 +27,9 @@ TunedTable layers_alone(TunedTable table);
 /// Why the layer's times are too noisy to judge by, as a sentence; or empty.
 std::string distrust(const TunedLayer& layer);
 
-/// "qwen3-30b-a3b ffn, bf16: 128 experts, top 8, hidden 2048, intermediate 768", then the fusions of up and of down.
-std::string title(const TunedLayer& layer);
+/// "qwen3-30b-a3b WHAT, bf16: 128 experts, top 8, hidden 2048, intermediate 768" of up and down, then the sharding.
+std::string title(const Shape& up, const Shape& down, std::string_view what);
+std::string title(const TunedLayer& layer);  // then the fusions
 
 /// What ran, its time, and how many times as fast the pair is: the pair, its parts, then the rivals.
 std::vector<std::vector<std::string>> rows_of(const TunedLayer& layer);

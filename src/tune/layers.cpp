@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "base/stats.h"
 #include "record/layer.h"
-#include "tune/rounds.h"
 
 namespace moetune {
 namespace {
@@ -33,45 +31,32 @@ struct Bench {
     if (listener.note) listener.note(fmt::format("{}, then down: {}", id(up.cell), text));
   }
 
+  void leave_out(const Contender& contender, const std::string& reason) const {
+    note(fmt::format("{} is left out: {}", text(contender), reason));
+  }
+
   bool runs(const Contender& contender) const try {
     const Verdict verdict = backend.verify(contender);
-    if (verdict.ok) backend.sample(contender, request.sample);
-    if (!verdict.ok) note(fmt::format("{} is left out: {}", text(contender), verdict.reason));
-    return verdict.ok;
+    if (!verdict.ok) return leave_out(contender, verdict.reason), false;
+    backend.sample(contender, request.sample);
+    return true;
   } catch (const CandidateFault& fault) {
-    note(fmt::format("{} is left out: {}", text(contender), fault.what()));
-    return false;
+    return leave_out(contender, fault.what()), false;
   }
 
-  Rounds play(const std::vector<Contender>& contenders, int rounds, int looks) const {
-    Quiet quiet{.wait = request.wait, .stop = &stop};
-    Rounds all;
-    for (int look = 0; look < looks && !stop; ++look) {
-      if (look > 0) backend.load_layer(up_problem, down_problem);
-      append(all, measure_rounds(backend, contenders, std::max(rounds / looks, 1), request.sample, quiet));
-    }
-    return all;
-  }
-
-  // Leaves out those that fail twice.
-  Rounds settle(std::vector<Contender>& contenders, int rounds, int looks) const {
-    std::map<std::string, int> strikes;
-    while (!contenders.empty() && !stop) try {
-        return play(contenders, rounds, looks);
-      } catch (const ContenderFault& fault) {
-        const auto culprit = contenders.begin() + static_cast<std::ptrdiff_t>(fault.contender);
-        if (++strikes[text(*culprit)] < kStrikes) continue;
-        note(fmt::format("{} is left out: {}", text(*culprit), fault.what()));
-        contenders.erase(culprit);
-      }
-    return {};
+  Rounds rounds(std::vector<Contender>& contenders, const ContestRequest& how) const {
+    return measure_looks(
+        backend, contenders, how, stop, [&] { backend.load_layer(up_problem, down_problem); },
+        [&](const Contender& one, const std::string& reason) { leave_out(one, reason); });
   }
 };
 
 // The fastest of the pairs in a few rounds; one that proves wrong is left out.
 Contender fastest(const Bench& bench, std::vector<Contender> pairs) {
-  while (pairs.size() > 1 && !bench.stop) {
-    const Rounds rounds = bench.settle(pairs, kFewest, 1);
+  ContestRequest few = bench.request;
+  few.rounds = kFewest, few.looks = 1;
+  while (pairs.size() > 1) {
+    const Rounds rounds = bench.rounds(pairs, few);
     if (rounds.seconds.empty()) break;
     const auto least =
         std::ranges::min_element(rounds.seconds, {}, [](const auto& seconds) { return median(seconds); });
@@ -82,16 +67,60 @@ Contender fastest(const Bench& bench, std::vector<Contender> pairs) {
   return pairs.empty() ? Contender{} : pairs[0];
 }
 
-std::optional<TunedLayer> decide(const Bench& bench) {
-  const Rival *up_default = find_rival(bench.up, "default"), *down_default = find_rival(bench.down, "default");
+using Named = std::vector<std::pair<std::string, Contender>>;
+
+// `rivals` are beside the pair of the winners and the `best` one.
+std::optional<TunedLayer> decide(const Bench& bench, const Contender& winners, const Contender& best, Named rivals) {
+  std::vector<Contender> contenders;
+  const auto add = [&](const Contender& one) {
+    if (std::ranges::find(contenders, one) == contenders.end()) contenders.push_back(one);
+  };
+  const auto alone_up = [](const Contender& pair) { return Contender{.baseline = "", .candidate = pair.candidate}; };
+  const auto alone_down = [](const Contender& pair) { return pair_of({}, pair.down); };
+  for (const Contender& pair : {best, winners}) add(pair), add(alone_up(pair)), add(alone_down(pair));
+  for (const auto& [name, rival] : rivals) add(rival);
+  const Rounds rounds = bench.rounds(contenders, bench.request);
+
+  const auto place = [&](const Contender& one) {
+    return static_cast<size_t>(std::ranges::find(contenders, one) - contenders.begin());
+  };
+  const auto ran = [&](const Contender& one) { return place(one) < rounds.seconds.size(); };
+  if (!ran(winners)) return std::nullopt;
+  const bool better = ran(best) && paired_ratio(rounds, place(best), place(winners)).high < 1;
+  const Contender& chosen = better ? best : winners;
+  if (!ran(alone_up(chosen)) || !ran(alone_down(chosen))) return std::nullopt;
+  if (better) rivals.emplace(rivals.begin(), "winners", winners);
+
+  const auto measured = [&](const Contender& one) { return summarise(rounds.blocks[place(one)]); };
+  TunedLayer layer{.up = bench.up.cell,
+                   .down = bench.down.cell,
+                   .up_candidate = chosen.candidate,
+                   .down_candidate = chosen.down,
+                   .measurement = measured(chosen),
+                   .up_measurement = measured(alone_up(chosen)),
+                   .down_measurement = measured(alone_down(chosen)),
+                   .rivals = {}};
+  for (const auto& [name, rival] : rivals)
+    if (ran(rival))
+      layer.rivals.push_back(
+          {.name = name,
+           .measurement = measured(rival),
+           .ratio = rival == chosen ? Estimate{1, 1, 1} : paired_ratio(rounds, place(chosen), place(rival))});
+  return layer;
+}
+
+std::optional<TunedLayer> measure(const Bench& bench) {
   std::vector<Candidate> ups = bench.request.contenders({&bench.up}), downs = bench.request.contenders({&bench.down});
   std::vector<Contender> pairs;  // the winners first
   for (const Candidate& up : ups)
     for (const Candidate& down : downs) pairs.push_back(pair_of(up, down));
-  std::vector<std::pair<std::string, Contender>> rivals;
-  if (up_default && down_default) {
-    ups.push_back(up_default->candidate), downs.push_back(down_default->candidate);
+  const Contender winners = pairs[0];
+  Named rivals;
+  const Rival *up = find_rival(bench.up, "default"), *down = find_rival(bench.down, "default");
+  if (up && down) {
+    ups.push_back(up->candidate), downs.push_back(down->candidate);
     rivals.emplace_back("default", pair_of(ups.back(), downs.back()));
+    if (std::ranges::find(pairs, rivals[0].second) == pairs.end()) pairs.push_back(rivals[0].second);
   }
   for (const std::string& name : bench.backend.baselines())
     rivals.emplace_back(name, Contender{.baseline = name, .candidate = {}});
@@ -99,55 +128,12 @@ std::optional<TunedLayer> decide(const Bench& bench) {
   bench.backend.compile(bench.up.cell.shape, ups);
   bench.backend.compile(bench.down.cell.shape, downs);
   bench.backend.load_layer(bench.up_problem, bench.down_problem);
-  const Contender winners = pairs[0];
   if (!bench.runs(winners)) return std::nullopt;
   const Contender best = fastest(bench, pairs);
-  std::erase_if(rivals, [&](const auto& rival) { return rival.second != winners && !bench.runs(rival.second); });
-
-  // The two pairs, their parts, and the rivals.
-  std::vector<Contender> contenders;
-  const auto add = [&](const Contender& one) {
-    if (std::ranges::find(contenders, one) == contenders.end()) contenders.push_back(one);
-  };
-  for (const Contender& pair : {best, winners}) {
-    add(pair);
-    add({.baseline = "", .candidate = pair.candidate});
-    add({.baseline = "", .candidate = {}, .down = pair.down});
-  }
-  for (const auto& [name, rival] : rivals) add(rival);
-
-  const Rounds rounds = bench.settle(contenders, bench.request.rounds, std::max(bench.request.looks, 1));
-  const auto place = [&](const Contender& one) {
-    const auto found = std::ranges::find(contenders, one);
-    return found == contenders.end() ? std::nullopt : std::optional(static_cast<size_t>(found - contenders.begin()));
-  };
-  const auto of_winners = place(winners), of_best = place(best);
-  if (rounds.seconds.empty() || !of_winners) return std::nullopt;
-  const bool better = of_best && paired_ratio(rounds, *of_best, *of_winners).high < 1;
-  const Contender& chosen = better ? best : winners;
-  const auto measured = [&](const Contender& one) {
-    const auto found = place(one);
-    return found ? std::optional(summarise(rounds.blocks[*found])) : std::nullopt;
-  };
-  const auto up_time = measured({.baseline = "", .candidate = chosen.candidate});
-  const auto down_time = measured({.baseline = "", .candidate = {}, .down = chosen.down});
-  if (!up_time || !down_time) return std::nullopt;
-  TunedLayer layer{.up = bench.up.cell,
-                   .down = bench.down.cell,
-                   .up_candidate = chosen.candidate,
-                   .down_candidate = chosen.down,
-                   .measurement = *measured(chosen),
-                   .up_measurement = *up_time,
-                   .down_measurement = *down_time,
-                   .rivals = {}};
-  if (better) rivals.emplace(rivals.begin(), "winners", winners);
-  for (const auto& [name, rival] : rivals)
-    if (const auto who = place(rival))
-      layer.rivals.push_back(
-          {.name = name,
-           .measurement = summarise(rounds.blocks[*who]),
-           .ratio = rival == chosen ? Estimate{1, 1, 1} : paired_ratio(rounds, *place(chosen), *who)});
-  return layer;
+  std::erase_if(rivals, [&](const auto& rival) {
+    return rival.second != winners && rival.second != best && !bench.runs(rival.second);
+  });
+  return decide(bench, winners, best, std::move(rivals));
 }
 
 }  // namespace
@@ -179,7 +165,7 @@ std::vector<TunedLayer> measure_layers(const TunedTable& table, Backend& backend
       bench.note("the time budget is spent: tune the layer with --append");
     else if (!stop)
       try {
-        if (std::optional<TunedLayer> layer = decide(bench))
+        if (std::optional<TunedLayer> layer = measure(bench))
           layers.push_back(std::move(*layer));
         else if (!stop)
           bench.note("no layer: the winners do not run one after the other");

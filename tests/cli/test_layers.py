@@ -45,7 +45,7 @@ def test_exports_and_reports_tell_of_it(room):
     assert up["layer_us"] == down["layer_us"] != ""
     assert float(up["layer_part_us"]) == layer["up"]["measurement"]["median_us"]
     assert float(down["layer_part_us"]) == layer["down"]["measurement"]["median_us"]
-    assert up["layer_candidate"].startswith("cpu ") and up["layer_default_us"] and up["layer_baseline_us"]
+    assert up["layer_candidate"].startswith("cpu ")
     room.ok("export", TABLE, "--format", "runtime", "-o", "runtime.json")
     cells = room.json("runtime.json")["cells"]
     assert cells[layer["up"]["cell"]]["down"] == layer["down"]["cell"] and "down" not in cells[layer["down"]["cell"]]

@@ -216,7 +216,7 @@ void go_on_with_table(const fs::path& output, const Catalog& catalog, const Jour
     });
     if (has_others) return;
     file.take_over();
-    if (!table.choices.empty()) whole.before = std::move(table);
+    if (!table.choices.empty() || !table.layers.empty()) whole.before = std::move(table);
   } catch (const Error&) {  // it gets another name
   }
 }

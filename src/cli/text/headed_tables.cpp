@@ -14,17 +14,6 @@ constexpr int kRoutingColumns = 15;
 
 std::string seed_text(const Cell& cell) { return cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed); }
 
-// "qwen3-30b-a3b training step, bf16: 128 experts, top 8, hidden 2048, intermediate 768", then what differs from plain.
-std::string heading_of(const std::vector<CellTimes>& cells, const Step& step) {
-  const Shape &up = cells[step.cells[2]].cell.shape, &down = cells[step.cells[5]].cell.shape;
-  const Layer& layer = up.layer;
-  std::string heading = fmt::format("{} training step, {}: {} experts, top {}, hidden {}, intermediate {}", layer.model,
-                                    name(layer.dtype), layer.experts, layer.top_k, layer.k, down.layer.k * layer.tp);
-  if (layer.tp > 1) heading += fmt::format(", tp {}", layer.tp);
-  if (layer.ep > 1) heading += fmt::format(", ep {}", layer.ep);
-  return heading + fusions_text(cells, step);
-}
-
 void add_rows(Grid& grid, const Step& step, const Cell& cell) {
   for (const ContenderTime& sum : step.sums) {
     add_row(grid, cell, sum_row(step, sum));
@@ -127,7 +116,8 @@ std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose) {
 std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells) {
   std::vector<HeadedTable> tables;
   for (const Step& step : training_steps(cells)) {
-    const std::string heading = heading_of(cells, step);
+    const auto shape = [&](size_t part) -> const Shape& { return cells[step.cells[part]].cell.shape; };
+    const std::string heading = title(shape(2), shape(5), "training step") + fusions_text(cells, step);
     if (tables.empty() || tables.back().heading[0] != heading) {
       const std::string speedup = fmt::format("speedup of {}", step.sums[0].contender);
       tables.push_back({{heading}, cell_grid({{"contender"}, {"six GEMMs", true}, {speedup, true}})});
