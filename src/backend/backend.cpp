@@ -24,18 +24,30 @@ void require_regime(Regime regime, const DeviceInfo& device) {
 }
 
 std::string text(const Contender& contender) {
-  return contender.baseline.empty() ? text(contender.candidate) : contender.baseline;
+  if (!contender.baseline.empty()) return contender.baseline;
+  if (!contender.down.variant) return text(contender.candidate);
+  return fmt::format("{}then {}", contender.candidate.variant ? text(contender.candidate) + ", " : "",
+                     text(contender.down));
 }
 
 Json to_json(const Contender& contender) {
   if (!contender.baseline.empty()) return {{"baseline", contender.baseline}};
-  return {{"candidate", to_json(contender.candidate)}};
+  Json json = Json::object();
+  if (contender.candidate.variant) json["candidate"] = to_json(contender.candidate);
+  if (contender.down.variant) json["down"] = to_json(contender.down);
+  return json;
 }
 
 Contender contender_from_json(const JsonAt& json, const Catalog& catalog) {
   if (json.has("baseline")) return {.baseline = json["baseline"].string(), .candidate = {}};
-  return {.baseline = {}, .candidate = candidate_from_json(json["candidate"], catalog)};
+  Contender contender;
+  if (json.has("down")) contender.down = candidate_from_json(json["down"], catalog);
+  if (json.has("candidate") || !contender.down.variant)
+    contender.candidate = candidate_from_json(json["candidate"], catalog);
+  return contender;
 }
+
+void Backend::load_layer(const Problem&, const Problem&) { throw Error(Exit::bug, "this backend runs no layers"); }
 
 Json environment_with_packs(Backend& backend, const Catalog& catalog) {
   Json environment = backend.environment();

@@ -26,10 +26,12 @@ struct OutOfMemory : std::runtime_error {
   int64_t needed_bytes;
 };
 
-/// What runs: a candidate, or a baseline by name ("cublas-loop").
+/// What runs: a candidate, or a baseline by name ("cublas-loop"). On a loaded layer (load_layer) `candidate` runs up
+/// and `down` runs down after it, or one of them alone; a baseline runs both.
 struct Contender {
   std::string baseline;  // empty for a candidate
   Candidate candidate;
+  Candidate down = {};
   bool operator==(const Contender&) const = default;
 };
 std::string text(const Contender& contender);
@@ -93,6 +95,12 @@ class Backend {
 
   /// Makes operands for a problem; replaces the one before. Throws OutOfMemory.
   virtual void load(const Problem& problem) = 0;
+
+  /// Makes operands for a layer: two problems, the second of which reads as X what the first writes as Y (feeds() says
+  /// whether it can). Then sample() times both launches back to back, and verify() compares every bit of the layer's
+  /// result with that of the same launches one by one; the parts are verified as problems of their own. Replaces what
+  /// load() made. Throws OutOfMemory.
+  virtual void load_layer(const Problem& up, const Problem& down);
 
   /// Makes the results that verify compares with, where they aren't there yet: what of verify depends on the problem
   /// alone, and may take long. verify does so by itself too. Throws OutOfMemory.

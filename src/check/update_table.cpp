@@ -56,6 +56,8 @@ UpdatedTable update_table(const TunedTable& table, const CheckResult& result, co
     if (std::ranges::any_of(table.choices, [&](const RobustChoice& choice) { return choice.shape() == shape; }))
       dropped.insert(title(shape));
     drop_choices(updates.table, shape);
+    std::erase_if(updates.table.layers,
+                  [&](const TunedLayer& layer) { return layer.up == entry.cell || layer.down == entry.cell; });
     entry = now;
   }
   if (old > 0 && !update.cells.empty()) try {

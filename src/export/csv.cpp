@@ -5,6 +5,7 @@
 
 #include "export/exporter.h"
 #include "record/fields.h"
+#include "record/layer.h"
 #include "record/step.h"
 #include "variant/variant.h"
 
@@ -47,6 +48,15 @@ void add_step(Fields& fields, const Step* step, const Entry& entry) {
   add("step_baseline_us", baseline == entry.rivals.end() ? "" : baseline->name);
 }
 
+// Of the entry's layer, which may be null: both launches, and this one alone with its candidate.
+void add_layer(Fields& fields, const TunedLayer* layer, const Entry& entry) {
+  const bool up = layer && layer->up == entry.cell;
+  const auto time = [](const Measurement& of) { return number_field(of.time.value * 1e6); };
+  fields.emplace_back("layer_us", layer ? time(layer->measurement) : "");
+  fields.emplace_back("layer_part_us", layer ? time(up ? layer->up_measurement : layer->down_measurement) : "");
+  fields.emplace_back("layer_candidate", layer ? text(up ? layer->up_candidate : layer->down_candidate) : "");
+}
+
 Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) {
   const bool won = entry.skipped.empty();
   const double seconds = entry.measurement.time.value;
@@ -72,6 +82,7 @@ Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) 
   fields.emplace_back("complete", boolean_field(entry.complete));
   fields.emplace_back("skipped", entry.skipped);
   fields.emplace_back("untrusted", distrust(entry));
+  add_layer(fields, won ? find_layer(table, entry.cell) : nullptr, entry);
   add_step(fields, step, entry);
   return fields;
 }

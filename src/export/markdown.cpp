@@ -7,6 +7,7 @@
 #include "base/text/grid.h"
 #include "base/text/units.h"
 #include "export/exporter.h"
+#include "record/layer.h"
 #include "record/step.h"
 
 namespace moetune {
@@ -73,6 +74,11 @@ std::string section(const Entries& entries, const TunedTable& table) {
                      routing_section(entries, table));
 }
 
+std::string layers_section(const TunedTable& table) {
+  const Grid grid = layers_grid(table);
+  return grid.rows.empty() ? "" : fmt::format("## Layers: up and down tuned as one\n\n{}\n", markdown(grid));
+}
+
 std::string steps_section(const TunedTable& table) {
   const Grid grid = steps_grid(cell_times(table));
   return grid.rows.empty() ? "" : fmt::format("## Training steps\n\n{}\n", markdown(grid));
@@ -106,7 +112,7 @@ Export export_markdown(const TunedTable& table) {
   std::string out = fmt::format("# Tuned on {} ({})\n\n", markdown_text(table.device.name), name(table.regime));
   const std::vector<Entries> sections = by_shape(table);
   for (const Entries& entries : sections) out += section(entries, table);
-  out += steps_section(table) + choices_section(table);
+  out += layers_section(table) + steps_section(table) + choices_section(table);
   if (sections.empty())
     out += "The table has no entries.\n";
   else

@@ -4,6 +4,7 @@
 #include "base/pretty.h"
 #include "export/exporter.h"
 #include "export/kernels/kernel_manifest.h"
+#include "record/layer.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -40,7 +41,8 @@ void require_runtime(const JsonAt& json) {
   });
 }
 
-Export export_runtime(const TunedTable& table) {
+Export export_runtime(const TunedTable& winners) {
+  const TunedTable table = with_layers(winners);
   Json cells = Json::object(), ranges = Json::array();
   Export result;
   for (const Entry& entry : table.entries) {
@@ -55,6 +57,8 @@ Export export_runtime(const TunedTable& table) {
     cell["tokens"] = entry.cell.tokens;
     cell["skew"] = rounded(entry.figures.max_over_mean);
     cell["time_us"] = rounded(entry.measurement.time.value * 1e6);
+    if (const TunedLayer* layer = find_layer(table, entry.cell); layer && layer->up == entry.cell)
+      cell["down"] = id(layer->down);
     cells[id(entry.cell)] = std::move(cell);
   }
   for (const RobustChoice& choice : table.choices) {

@@ -8,6 +8,7 @@
 #include "base/pretty.h"
 #include "base/text/units.h"
 #include "record/comparison.h"
+#include "record/layer.h"
 #include "record/step.h"
 #include "report/report_content.h"
 
@@ -195,6 +196,8 @@ ReportSection summary_section(const ReportInput& input) {
     first.paragraphs.emplace_back(
         "There are no times of other libraries: give a file of scripts/peers.py with --peers FILE.");
   ReportSection section{"Summary", {std::move(first)}};
+  if (Grid layers = layers_grid(*input.table); !layers.rows.empty())
+    section.parts.push_back({.heading = "Layers: up and down tuned as one", .grid = std::move(layers)});
   if (Grid steps = steps_grid(times_with_peers(input)); !steps.rows.empty())
     section.parts.push_back({.heading = "Training steps", .grid = std::move(steps)});
   section.parts.push_back({.heading = "Device and run", .grid = facts(input), .folded = true});

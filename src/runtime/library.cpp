@@ -239,8 +239,7 @@ std::vector<size_t> KernelLibrary::answers(const moetune_request& request) const
   return found;
 }
 
-LoadedKernel& KernelLibrary::pick(const moetune_request& request, int64_t tokens, double skew) {
-  const std::lock_guard lock(mutex_);
+size_t KernelLibrary::place_of(const moetune_request& request, int64_t tokens, double skew) const {
   const auto doublings = [](double a, double b) { return std::abs(std::log2(std::max(a, 1e-9) / std::max(b, 1e-9))); };
   std::optional<size_t> best;
   std::tuple<long long, int64_t, double> least;
@@ -248,7 +247,7 @@ LoadedKernel& KernelLibrary::pick(const moetune_request& request, int64_t tokens
     const moetune_served& served = served_[place];
     if (std::strcmp(served.id, "range") == 0) {
       if (skew <= 0 && tokens >= served.tokens_from && (served.tokens_to == -1 || tokens <= served.tokens_to))
-        return load(place);
+        return place;
       continue;
     }
     const double apart = doublings(static_cast<double>(tokens), static_cast<double>(served.tokens_from));
@@ -261,7 +260,25 @@ LoadedKernel& KernelLibrary::pick(const moetune_request& request, int64_t tokens
     throw request_error(at_.where() + ": has no kernel for " + request.op + " " + request.dtype + " " + request.fusion +
                         ", " + std::to_string(request.experts) + " experts, top " + std::to_string(request.top_k) +
                         ", n " + std::to_string(request.n) + ", k " + std::to_string(request.k) + " on this GPU");
-  return load(*best);
+  return *best;
+}
+
+LoadedKernel& KernelLibrary::pick(const moetune_request& request, int64_t tokens, double skew) {
+  const std::lock_guard lock(mutex_);
+  return load(place_of(request, tokens, skew));
+}
+
+std::pair<LoadedKernel*, LoadedKernel*> KernelLibrary::pick_layer(const moetune_request& up,
+                                                                  const moetune_request& down, int64_t tokens,
+                                                                  double skew) {
+  const std::lock_guard lock(mutex_);
+  const size_t first = place_of(up, tokens, skew);
+  const JsonAt& at = places_[first].first;
+  std::optional<size_t> second;
+  if (at.has("down"))
+    for (const size_t place : answers(down))
+      if (at["down"].string() == served_[place].id) second = place;
+  return {&load(first), &load(second ? *second : place_of(down, tokens, skew))};
 }
 
 std::vector<LoadedKernel*> KernelLibrary::kernels(std::span<const moetune_request> requests) {

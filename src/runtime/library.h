@@ -62,6 +62,9 @@ class KernelLibrary {
   const std::vector<moetune_served>& served() const { return served_; }
 
   LoadedKernel& pick(const moetune_request& request, int64_t tokens, double skew);
+  /// Up by pick(), and the down that was tuned together with its cell; where there is none, that of pick().
+  std::pair<LoadedKernel*, LoadedKernel*> pick_layer(const moetune_request& up, const moetune_request& down,
+                                                     int64_t tokens, double skew);
   /// Those of all token counts; of every computation, if `requests` is empty. A kernel appears once.
   std::vector<LoadedKernel*> kernels(std::span<const moetune_request> requests);
   std::shared_ptr<Plan> route(int64_t experts, int64_t slots, int64_t first_expert, int64_t rows, int id_bytes);
@@ -71,6 +74,7 @@ class KernelLibrary {
   void find_device(bool other_gpu);
   void read_served();
   std::vector<size_t> answers(const moetune_request& request) const;
+  size_t place_of(const moetune_request& request, int64_t tokens, double skew) const;
   LoadedKernel& load(size_t place);
 
   std::filesystem::path folder_;

@@ -65,6 +65,14 @@ int moetune_pick(moetune_library* library, const moetune_request* request, int64
                  const moetune_kernel** kernel) {
   return told([&] { *kernel = reinterpret_cast<const moetune_kernel*>(&library->pick(*request, tokens, skew)); });
 }
+int moetune_pick_layer(moetune_library* library, const moetune_request* up, const moetune_request* down, int64_t tokens,
+                       double skew, const moetune_kernel** up_kernel, const moetune_kernel** down_kernel) {
+  return told([&] {
+    const auto [first, second] = library->pick_layer(*up, *down, tokens, skew);
+    *up_kernel = reinterpret_cast<const moetune_kernel*>(first);
+    *down_kernel = reinterpret_cast<const moetune_kernel*>(second);
+  });
+}
 const char* moetune_kernel_name(const moetune_kernel* kernel) { return loaded(kernel).name().c_str(); }
 const char* moetune_kernel_id(const moetune_kernel* kernel) { return loaded(kernel).served().id; }
 
@@ -111,6 +119,33 @@ int moetune_launch_scaled(const moetune_kernel* kernel, int64_t tokens, int64_t 
     const CurrentContext current(it.library().context());
     it.plan(tokens, rows, strides)
         ->launch({operands, count}, workspace ? &workspace->memory : nullptr, static_cast<CUstream>(stream));
+  });
+}
+
+int moetune_launch_layer(const moetune_kernel* up_kernel, const moetune_kernel* down_kernel, int64_t tokens,
+                         int64_t rows, moetune_workspace* workspace, const moetune_operand* operands, size_t count,
+                         void* stream) {
+  return told([&] {
+    const CurrentContext current(loaded(up_kernel).library().context());
+    const auto launch = [&](const moetune_kernel* kernel, std::string_view x, std::string_view w, std::string_view y,
+                            std::string_view bias) {
+      std::vector<moetune_operand> own;
+      for (const moetune_operand& operand : std::span(operands, count)) {
+        const std::string_view name = operand.name;
+        const char* its = name == x                                                                 ? "x"
+                          : name == w                                                               ? "w"
+                          : name == y                                                               ? "y"
+                          : name == bias                                                            ? "bias"
+                          : name == "m_sizes" || name == "gather_indices" || name == "topk_weights" ? operand.name
+                                                                                                    : nullptr;
+        if (its) own.push_back({its, operand.data, operand.bytes});
+      }
+      loaded(kernel)
+          .plan(tokens, rows)
+          ->launch(own, workspace ? &workspace->memory : nullptr, static_cast<CUstream>(stream));
+    };
+    launch(up_kernel, "x", "up", "hidden", "up_bias");
+    launch(down_kernel, "hidden", "down", "y", "down_bias");
   });
 }
 

@@ -90,6 +90,12 @@ MOETUNE_API const char* moetune_kernel_name(const moetune_kernel* kernel);
 MOETUNE_API const char* moetune_kernel_id(
     const moetune_kernel* kernel); /* of the cell that it was picked by, or "range" */
 
+/* The kernels of a layer: of up as moetune_pick has it, and of down the one that was tuned together with it (tune
+ * --projection ffn); where there is none, that of moetune_pick. */
+MOETUNE_API int moetune_pick_layer(moetune_library* library, const moetune_request* up, const moetune_request* down,
+                                   int64_t tokens, double skew, const moetune_kernel** up_kernel,
+                                   const moetune_kernel** down_kernel);
+
 /* What a launch with so many tokens and rows takes. Writes at most `room` entries; *count is how many there are. */
 MOETUNE_API int moetune_needs(const moetune_kernel* kernel, int64_t tokens, int64_t rows, moetune_need* needs,
                               size_t room, size_t* count);
@@ -116,6 +122,13 @@ MOETUNE_API int moetune_launch(const moetune_kernel* kernel, int64_t tokens, int
 MOETUNE_API int moetune_launch_scaled(const moetune_kernel* kernel, int64_t tokens, int64_t rows,
                                       moetune_workspace* workspace, const moetune_operand* operands, size_t count,
                                       const moetune_strides* strides, void* stream);
+
+/* Puts both launches of a layer into the stream, as two calls of moetune_launch would. The operands are x, m_sizes,
+ * gather_indices, topk_weights and y (of down); "up" and "down" are the weights, "up_bias" and "down_bias" the biases,
+ * and "hidden" is the memory between the launches: y of up and x of down. */
+MOETUNE_API int moetune_launch_layer(const moetune_kernel* up_kernel, const moetune_kernel* down_kernel, int64_t tokens,
+                                     int64_t rows, moetune_workspace* workspace, const moetune_operand* operands,
+                                     size_t count, void* stream);
 
 /* Sorts a routing by expert, in one kernel. topk_ids [slots], of id_bytes 4 or 8, are the experts of the slots
  * (token * top_k + choice); those of the `experts` from first_expert on are sorted. Writes m_sizes [experts], rows of

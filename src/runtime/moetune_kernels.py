@@ -61,6 +61,8 @@ _ARGUMENTS = {
     "moetune_open": [ctypes.c_char_p, ctypes.c_int, _Out],
     "moetune_list": [ctypes.c_void_p, ctypes.POINTER(ctypes.POINTER(_Served)), ctypes.POINTER(ctypes.c_size_t)],
     "moetune_pick": [ctypes.c_void_p, ctypes.POINTER(Request), ctypes.c_int64, ctypes.c_double, _Out],
+    "moetune_pick_layer": [ctypes.c_void_p, ctypes.POINTER(Request), ctypes.POINTER(Request), ctypes.c_int64,
+                           ctypes.c_double, _Out, _Out],
     "moetune_needs": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(_Need), ctypes.c_size_t,
                       ctypes.POINTER(ctypes.c_size_t)],
     "moetune_make_workspace": [ctypes.c_void_p, ctypes.POINTER(Request), ctypes.c_size_t, ctypes.c_int64, _Out],
@@ -68,6 +70,8 @@ _ARGUMENTS = {
     "moetune_reset": [ctypes.c_void_p],
     "moetune_launch": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.POINTER(_Operand),
                        ctypes.c_size_t, ctypes.c_void_p],
+    "moetune_launch_layer": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p,
+                             ctypes.POINTER(_Operand), ctypes.c_size_t, ctypes.c_void_p],
     "moetune_launch_scaled": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p,
                               ctypes.POINTER(_Operand), ctypes.c_size_t, ctypes.POINTER(Strides), ctypes.c_void_p],
     "moetune_route": [ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_int, *[ctypes.c_void_p] * 4]}
@@ -199,6 +203,14 @@ class Library:
         require(_c.moetune_pick(self.handle, ctypes.byref(asked), tokens, skew or 0, ctypes.byref(handle)))
         return Kernel(self, asked, handle)
 
+    def pick_layer(self, *, tokens, up, down, skew=None):
+        """The kernels of up and of down, whose computations are dicts as pick() takes them, as one Layer; see
+        moetune_pick_layer in moetune.h."""
+        handles, asked = (ctypes.c_void_p(), ctypes.c_void_p()), (request_of(**up), request_of(**down))
+        require(_c.moetune_pick_layer(self.handle, *map(ctypes.byref, asked), tokens, skew or 0,
+                                      *map(ctypes.byref, handles)))
+        return Layer(*(Kernel(self, *part) for part in zip(asked, handles)))
+
     def route(self, topk_ids, m_sizes, gather_indices, first_expert=0, stream=None):
         """Sorts a routing by expert, in one kernel, without a sync. topk_ids [tokens, top_k] are int32 or int64; those
         of the experts from first_expert on are sorted. Writes m_sizes [experts] and gather_indices [rows], both int32:
@@ -219,16 +231,17 @@ class Library:
 
 class Kernel:
     """A kernel for one computation. `id` is that of the cell that it was picked by, or "range"."""
+    call = staticmethod(_c.moetune_launch)
 
     def __init__(self, library, request, handle):
-        self.library, self.request, self.handle = library, request, handle  # of a library that must live as long
+        self.library, self.handles, self.requests = library, (handle,), [request]  # the library must live as long
         self.name, self.id = _c.moetune_kernel_name(handle).decode(), _c.moetune_kernel_id(handle).decode()
 
     def needs(self, tokens, rows=None):
         """A Need for each operand of a launch with so many tokens. `rows` is the capacity of operands in expert order:
         tokens * top_k unless this rank holds fewer; m_sizes must not sum to more."""
         needs, count = (_Need * _MOST_OPERANDS)(), ctypes.c_size_t()
-        require(_c.moetune_needs(self.handle, tokens, -1 if rows is None else rows, needs, _MOST_OPERANDS,
+        require(_c.moetune_needs(*self.handles, tokens, -1 if rows is None else rows, needs, _MOST_OPERANDS,
                                  ctypes.byref(count)))
         return [Need(need.name.decode(), need.dtype.decode(), need.shape[:need.dims], bool(need.exact), need.top_k)
                 for need in needs[:count.value]]
@@ -251,12 +264,31 @@ class Kernel:
                                                             _current_stream() if stream is None else stream)
 
 
+class Layer(Kernel):
+    """Two kernels, `up` and `down`, that one call launches. Operands are those of moetune_launch_layer: x, up, hidden,
+    down, y, m_sizes, gather_indices, topk_weights, up_bias, down_bias."""
+    call = staticmethod(_c.moetune_launch_layer)
+
+    def __init__(self, up, down):
+        self.up, self.down, self.library = up, down, up.library
+        self.handles, self.requests = up.handles + down.handles, up.requests + down.requests
+        self.name, self.id = f"{up.name}, then {down.name}", f"{up.id}, then {down.id}"
+
+    def needs(self, tokens, rows=None):
+        """A Need for each operand of both launches."""
+        names = {self.up: {"w": "up", "y": "hidden", "bias": "up_bias"},
+                 self.down: {"x": "hidden", "w": "down", "bias": "down_bias"}}
+        needs = [need._replace(name=its.get(need.name, need.name))
+                 for part, its in names.items() for need in part.needs(tokens, rows)]
+        return list({need.name: need for need in needs}.values())
+
+
 class Prepared:
     """A kernel with a number of tokens, for launches whose operands were checked. `strides` are those of its scales."""
 
     def __init__(self, kernel, tokens, rows, needs, strides=None):
-        self._kernel, self._handle = kernel, kernel.handle
-        self._launch = _c.moetune_launch if strides is None else _c.moetune_launch_scaled
+        self._kernel, self._handles = kernel, kernel.handles
+        self._launch = kernel.call if strides is None else _c.moetune_launch_scaled
         self._strides = () if strides is None else (strides,)
         self._tokens, self._rows = tokens, -1 if rows is None else rows
         self._names, self._free = [need.name.encode() for need in needs], []
@@ -270,7 +302,7 @@ class Prepared:
             operands = list(array)
         for operand, address in zip(operands, addresses):
             operand.data = address
-        result = self._launch(self._handle, self._tokens, self._rows, workspace.handle, array, len(operands),
+        result = self._launch(*self._handles, self._tokens, self._rows, workspace.handle, array, len(operands),
                               *self._strides, stream)
         self._free.append((array, operands))
         if result:

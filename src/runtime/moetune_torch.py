@@ -68,9 +68,9 @@ class Workspace:
                 raise Error("a workspace is needed before the capture of a graph: make a moetune_torch.Workspace, and "
                             "run the layer once inside of `with workspace:` before it is captured there")
             if its not in self._made:
-                self._made[its] = moetune_kernels.Workspace(its, prepared.tokens, [prepared.request])
+                self._made[its] = moetune_kernels.Workspace(its, prepared.tokens, prepared.requests)
             else:
-                self._made[its].reserve(prepared.tokens, [prepared.request])
+                self._made[its].reserve(prepared.tokens, prepared.requests)
             self._room[its, key] = prepared.tokens
         return self._made[its]
 
@@ -107,7 +107,8 @@ def skew_hint(skew):
 
 
 class _Prepared(moetune_kernels.Prepared):
-    """A launch of operands of known shapes: everything but their addresses."""
+    """A launch of operands of known shapes: everything but their addresses. Of a layer ("layer") the fusion and the
+    shape of W are those of up and of down."""
 
     def __init__(self, folder, op, fusion, w_shape, top_k, rows, tensors, fp8):
         first, operands = tensors[0], dict(zip(_NAMES[op], tensors))
@@ -115,11 +116,19 @@ class _Prepared(moetune_kernels.Prepared):
             raise Error(f"no kernels for {first.dtype}: they are of torch.bfloat16 and torch.float16, and of "
                         "torch.float8_e4m3fn with scales for scaled_grouped_gemm")
         self.library, self.tokens = library(folder, first.device), rows // top_k
-        experts, n, k = w_shape
         dtype = fp8 or _DTYPES[first.dtype]
-        request = dict(op=op, dtype=dtype, fusion=fusion, experts=experts, top_k=top_k, n=n, k=k)
-        kernel = self.library.pick(tokens=max(self.tokens, 1), skew=_local.skew, **request)
-        self.request, self.request_key = kernel.request, (op, fusion, w_shape, top_k, dtype)
+        asked = dict(tokens=max(self.tokens, 1), skew=_local.skew)
+
+        def request(op, fusion, w_shape):
+            experts, n, k = w_shape
+            return dict(op=op, dtype=dtype, fusion=fusion, experts=experts, top_k=top_k, n=n, k=k)
+
+        if op == "layer":
+            up, down = (request("fwd", *part) for part in zip(fusion, w_shape))
+            kernel = self.library.pick_layer(up=up, down=down, **asked)
+        else:
+            kernel = self.library.pick(**asked, **request(op, fusion, w_shape))
+        self.requests, self.request_key = kernel.requests, (op, fusion, w_shape, top_k, dtype)
         needs = kernel.needs(self.tokens, rows)
         for need in needs:
             if operands.get(need.name) is None:
@@ -132,6 +141,8 @@ class _Prepared(moetune_kernels.Prepared):
 
 _NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "bias", "x_scales", "w_scales"),
           "dx": ("dy", "w", "dx", "x", "m_sizes", "gather_indices", "topk_weights", "dweights", "h", "dh"),
+          "layer": ("x", "up", "hidden", "down", "y", "m_sizes", "gather_indices", "topk_weights", "up_bias",
+                    "down_bias"),
           "dw": ("dy", "x", "dw", "m_sizes", "gather_indices", "topk_weights")}
 
 
@@ -431,14 +442,33 @@ class _Experts(torch.autograd.Function):
         return _backward(ctx, dy, _gradients_of_experts)
 
 
+@_operator("layer(str folder, Tensor x, Tensor up, Tensor down, Tensor m_sizes, Tensor gather_indices, "
+           "Tensor topk_weights, int top_k, str up_fusion, str down_fusion, bool zero_rest=False, Tensor? up_bias=None, "
+           "Tensor? down_bias=None) -> Tensor")
+def _layer(folder, x, up, down, m_sizes, gather_indices, topk_weights, top_k, up_fusion, down_fusion, zero_rest=False,
+           up_bias=None, down_bias=None):
+    rows = gather_indices.numel()
+    hidden, y = x.new_empty((rows, _columns(up, up_fusion))), _result(x, (rows, down.shape[1]), zero_rest)
+    _launch(folder, "layer", (up_fusion, down_fusion), (up.shape, down.shape), top_k, rows, x, up, hidden, down, y,
+            m_sizes, gather_indices, topk_weights, up_bias, down_bias)
+    return y
+
+
+@_fake("layer")
+def _(folder, x, up, down, m_sizes, gather_indices, topk_weights, top_k, up_fusion, down_fusion, zero_rest=False,
+      up_bias=None, down_bias=None):
+    return x.new_empty((gather_indices.numel(), down.shape[1]))
+
+
 def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", interleaved=False, up_bias=None,
             down_bias=None, first_expert=0, part_of_experts=False):
     """The experts of a layer, [tokens, hidden]: for each token the weighted sum of what its experts make of it. x [tokens,
     hidden]; up [experts, 2 * intermediate, hidden], gates first or interleaved; down [experts, hidden, intermediate];
     topk_ids and topk_weights [tokens, top_k]; activation "silu", "gelu" or "gpt_oss"; biases [experts, n]. With
-    part_of_experts those of other experts than these, which begin at first_expert, add nothing. Needs kernels of
-    "permute_x+silu" (or "permute_x", with torch's activation behind it, which gradients take) and of
-    "permute_y+topk_weights", and of dx and dw for gradients; with "+bias" where there are any. Where dx of down is of
+    part_of_experts those of other experts than these, which begin at first_expert, add nothing. One call launches both
+    kernels, the pair that tune --projection ffn found if there is one. Needs kernels of "permute_x+silu" (or
+    "permute_x", with torch's activation behind it, which gradients take) and of "permute_y+topk_weights", and of dx and
+    dw for gradients; with "+bias" where there are any. Where dx of down is of
     "permute_y+topk_weights+weight_gradient+silu" (tuned with --gated silu), it gives the gradients of gate and up, and
     the product of up is all that is kept between the passes."""
     top_k = topk_ids.shape[1]
@@ -454,13 +484,16 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
         return y.view(x.shape[0], top_k, -1).sum(dim=1)
     bias = ["bias"] * (up_bias is not None)
     gated = "+".join(["permute_x", *words, *bias])
-    fused = not needs_grad and _has(str(folder), x.device, "fwd", gated, up.shape, x.dtype, top_k)
-    hidden = grouped_gemm(folder, x, up, m_sizes, gather, top_k=top_k, bias=up_bias,
-                          fusion=gated if fused else "+".join(["permute_x", *bias]))
-    if not fused:
-        hidden = _activated(hidden, activation, interleaved)
-    y = grouped_gemm(folder, hidden, down, m_sizes, gather, weights, top_k=top_k, bias=down_bias,
-                     fusion="permute_y+topk_weights" + "+bias" * (down_bias is not None), zero_rest=part_of_experts)
+    last = "permute_y+topk_weights" + "+bias" * (down_bias is not None)
+    if not needs_grad and _has(str(folder), x.device, "fwd", gated, up.shape, x.dtype, top_k):
+        run = _layer if _eager(x, up, down) else torch.ops.moetune.layer.default
+        y = run(str(folder), x.contiguous(), up.contiguous(), down.contiguous(), m_sizes, gather, weights, top_k, gated,
+                last, part_of_experts, up_bias, down_bias)
+    else:
+        hidden = grouped_gemm(folder, x, up, m_sizes, gather, top_k=top_k, bias=up_bias,
+                              fusion="+".join(["permute_x", *bias]))
+        y = grouped_gemm(folder, _activated(hidden, activation, interleaved), down, m_sizes, gather, weights,
+                         top_k=top_k, bias=down_bias, fusion=last, zero_rest=part_of_experts)
     return y.view(x.shape[0], top_k, -1).sum(dim=1)
 
 

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "tune/rounds.h"
 
 namespace moetune {
 namespace {
@@ -82,31 +81,13 @@ void verify_all(Meeting& meeting) {
     }
 }
 
-// Rounds of all contenders that are able to run, over operands made anew for each look. Throws ContenderFault.
-Rounds play(Meeting& meeting) {
-  const auto contender = [](const Candidate& one) { return Contender{.baseline = "", .candidate = one}; };
-  const std::vector<Contender> contenders = mapped(meeting.able, contender);
-  Quiet quiet{.wait = meeting.field.request.wait, .stop = &meeting.field.stop};
-  const int looks = std::max(meeting.field.request.looks, 1);
-  Rounds rounds;
-  for (int look = 0; look < looks && !meeting.field.stop; ++look) {
-    if (look > 0) meeting.field.backend.load(meeting.problem);
-    append(rounds, measure_rounds(meeting.field.backend, contenders, std::max(meeting.field.request.rounds / looks, 1),
-                                  meeting.field.request.sample, quiet));
-  }
-  return rounds;
-}
-
-// A contender that fails twice is dropped.
 Rounds settle(Meeting& meeting) {
-  std::map<Candidate, int> strikes;
-  while (!meeting.able.empty() && !meeting.field.stop) try {
-      return play(meeting);
-    } catch (const ContenderFault& fault) {
-      const Candidate culprit = meeting.able[fault.contender];
-      if (++strikes[culprit] >= kStrikes) meeting.drop(culprit, fault.what());
-    }
-  return {};
+  const auto contender = [](const Candidate& one) { return Contender{.baseline = "", .candidate = one}; };
+  std::vector<Contender> contenders = mapped(meeting.able, contender);
+  const Field& field = meeting.field;
+  return measure_looks(
+      field.backend, contenders, field.request, field.stop, [&] { field.backend.load(meeting.problem); },
+      [&](const Contender& one, const std::string& reason) { meeting.drop(one.candidate, reason); });
 }
 
 struct Pool {
@@ -176,6 +157,28 @@ std::optional<Contest> measure(const Field& field, const Entries& entries) {
 }
 
 }  // namespace
+
+Rounds measure_looks(Backend& backend, std::vector<Contender>& contenders, const ContestRequest& request,
+                     const std::atomic<bool>& stop, const std::function<void()>& reload,
+                     const std::function<void(const Contender&, const std::string&)>& drop) {
+  std::map<std::string, int> strikes;
+  const int looks = std::max(request.looks, 1);
+  while (!contenders.empty() && !stop) try {
+      Quiet quiet{.wait = request.wait, .stop = &stop};
+      Rounds rounds;
+      for (int look = 0; look < looks && !stop; ++look) {
+        if (look > 0) reload();
+        append(rounds, measure_rounds(backend, contenders, std::max(request.rounds / looks, 1), request.sample, quiet));
+      }
+      return rounds;
+    } catch (const ContenderFault& fault) {
+      const auto culprit = contenders.begin() + static_cast<std::ptrdiff_t>(fault.contender);
+      if (++strikes[text(*culprit)] < kStrikes) continue;
+      drop(*culprit, fault.what());
+      contenders.erase(culprit);
+    }
+  return {};
+}
 
 bool has_contest(const std::vector<Cell>& cells, double bucket_loss) {
   for (size_t i = 0; i < cells.size(); ++i)

@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "record/table/table.h"
+#include "tune/rounds.h"
 
 namespace moetune {
 
@@ -36,6 +37,12 @@ bool has_contest(const std::vector<Cell>& cells, double bucket_loss);
 /// The contenders of cells: all their winners, then the most frequent of their defaults and ties, while there are fewer
 /// than eight.
 std::vector<Candidate> pick_contenders(const Entries& entries);
+
+/// The rounds of a request in its looks; `reload` makes operands anew before each but the first. A contender that fails
+/// twice leaves the list, and `drop` gets it with the reason.
+Rounds measure_looks(Backend& backend, std::vector<Contender>& contenders, const ContestRequest& request,
+                     const std::atomic<bool>& stop, const std::function<void()>& reload,
+                     const std::function<void(const Contender&, const std::string&)>& drop);
 
 /// Verifies and times the contenders of each shape of the table in each of its cells, in interleaved rounds, and
 /// chooses; shapes whose cells leave nothing to choose get no choices. Where no token counts are merged, the cells of

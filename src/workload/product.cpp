@@ -176,6 +176,18 @@ Product product_of(const Problem& problem) {
   return p;
 }
 
+bool feeds(const Shape& up, const Shape& down) {
+  const Layer &wide = up.layer, &narrow = down.layer;
+  if (up.op != Op::fwd || down.op != Op::fwd || wide.projection != Projection::up ||
+      narrow.projection != Projection::down)
+    return false;
+  Layer expected = wide;
+  expected.projection = Projection::down, expected.n = narrow.n, expected.k = narrow.k;
+  if (narrow != expected || narrow.n != wide.k) return false;
+  const Operand y = product_of(up).d, x = product_of(down).a;
+  return y.columns == x.columns && y.order == x.order && y.type.dtype == x.type.dtype && !has_scales(x.type);
+}
+
 bool is_moved(const Product& product, const Operand& operand) {
   if (operand.order != RowOrder::in_place) return true;
   if (operand.matrix == product.a.matrix) return product.weighting == Weighting::a;

@@ -118,6 +118,10 @@ Product product_of(const Problem& problem);
 /// The product of a shape, without experts and rows: what a kernel is compiled for.
 Product product_of(const Shape& shape);
 
+/// Whether fwd of `down` reads as X what fwd of `up` writes as Y, of the same experts: one after the other they are a
+/// layer. Of fp8 they are none, whose Y is quantised in between.
+bool feeds(const Shape& up, const Shape& down);
+
 /// Whether weights multiply rows of the result, rather than of an operand or none.
 bool weights_result(const Product& product);
 /// Whether rows of D are sums over the slots of a token: of fp32 sums, in slot order, rounded once.

@@ -54,6 +54,17 @@ try:
         print(library.pick(tokens=tokens, skew=skew, **request).id)
     if "picks" in given:
         sys.exit()
+    if "down_n" in given:
+        down = dict(request, n=number("down_n"), k=number("down_k"), fusion=given["down_fusion"])
+        layer, tokens = library.pick_layer(up=request, down=down, tokens=number("tokens"), skew=skew), number("tokens")
+        print(layer.id)
+        needs = {need.name: need for need in layer.needs(tokens)}
+        operands, address = {}, 0x100000000000
+        for name in ("x", "up", "hidden", "m_sizes", "gather_indices", "down", "y", "topk_weights"):
+            address += 0x1000000000
+            operands[name] = Tensor(address, needs[name].shape, needs[name].dtype)
+        layer.launch(tokens, kernels.Workspace(library, tokens, [request, down]), stream=0x77, **operands)
+        sys.exit()
     rows, every = number("rows"), [int(tokens) for tokens in given["tokens"].split(",")]
     workspace = kernels.Workspace(library, number("room", every[0]), [request])
     for tokens in every:
@@ -117,7 +128,7 @@ def callers(tmp_path):
 def test_every_kernel_is_handed_what_the_manifest_says(exported, callers):
     manifest = json.loads((exported / "manifest.json").read_text())
     validate("kernels", exported / "manifest.json")
-    assert len(manifest["cells"]) == 108
+    assert len(manifest["cells"]) == 112
     seen = set()
     for cell in manifest["cells"]:
         out, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
@@ -149,6 +160,35 @@ def test_a_launch_is_what_the_manifest_says(exported, callers):
     assert "m 0 n 256 k 512 experts 6 top_k 2" in log
     x = next(line for line in lines if line.startswith("map 0x101000000000"))
     assert f"type 9 swizzle 0 3 promotion 2 fill 0: 512/64/1 32/{knobs['block_m']}/1+1024" in x
+
+
+PAIR = {"op": "fwd", "fusion": "permute_x+silu", **LAYER, "skew": 1.3, "down_fusion": "permute_y+topk_weights",
+        "down_n": 512, "down_k": 128}
+
+
+def test_one_call_launches_a_layer(exported, callers):
+    """Down is the one that was tuned together with up; both get their operands, and down reads what up writes."""
+    up, = (cell for cell in json.loads((exported / "manifest.json").read_text())["cells"] if "down" in cell)
+    assert "/t16/zipf:1" in up["id"] and "/t256/zipf:1" in up["down"]
+    out, log = callers.run(exported, **{**PAIR, "skew": up["skew"]}, tokens=16)
+    assert out == f"{up['id']}, then {up['down']}\n"
+    assert [line.split()[1] for line in log.splitlines() if line.startswith("launch")] == ["moetune_kernel"] * 2
+    arguments = [line.split() for line in log.splitlines() if line.startswith("  x 0x")]
+    assert [(line[1], line[3], line[5]) for line in arguments] == [
+        ("0x101000000000", "0x102000000000", "0x103000000000"), ("0x103000000000", "0x106000000000", "0x107000000000")]
+
+
+def test_a_layer_that_was_not_tuned_as_one_gets_the_nearest_kernels(exported, callers):
+    out, _ = callers.run(exported, **PAIR, tokens=256)
+    up, down = out.strip().split(", then ")
+    assert "/t256/" in up and "/t256/" in down
+
+
+def test_a_layer_names_the_operand_that_is_missing(exported, tmp_path):
+    words = [f"{name}={value}" for name, value in {**PAIR, "tokens": 16, "without": "hidden"}.items()]
+    result = subprocess.run([BUILT / "launch_main", exported, *words], stdout=subprocess.PIPE, universal_newlines=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER)})
+    assert result.returncode == 1 and "the operand 'y' is missing" in result.stdout
 
 
 def test_what_a_launch_needs_is_kept(exported, callers):

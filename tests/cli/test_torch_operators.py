@@ -164,9 +164,26 @@ except moetune_kernels.Error as error:
     print(error)  # the fused one makes N / 2 columns
 print(*mt.experts("f", x.requires_grad_(), up, down, ids, weights).shape)
 """)
-    assert "'x' is [32, 128], but must be [32, 512]" in out[0]
+    assert "'hidden' is [32, 128], but must be [32, 512]" in out[0]
     assert out[1] == "16 256"
-    assert entries(log).count("moetune_kernel") == 3
+    assert entries(log).count("moetune_kernel") == 2
+
+
+def test_experts_without_gradients_are_one_call(tmp_path):
+    out, log = run(tmp_path, """
+x, up, ids, down = x.detach(), w.detach(), torch.randint(0, E, (T, k)), torch.randn(E, 512, 128, dtype=torch.bfloat16)
+calls, real = [], moetune_kernels.Layer.call
+moetune_kernels.Layer.call = staticmethod(lambda *given: calls.append(given) or real(*given))
+for _ in range(2):
+    print(*mt.experts("f", x, up, down, ids, weights.detach()).shape, len(calls))
+torch.library.opcheck(torch.ops.moetune.layer.default,
+                      ("f", x, up, down, m, gather, weights.detach().reshape(-1), k, "permute_x+silu",
+                       "permute_y+topk_weights"), test_utils=("test_schema", "test_faketensor"))
+print("checked")
+""")
+    assert out == ["16 512 1", "16 512 2", "checked"]
+    assert entries(log)[:6] == ["route_int64", *["route_int64", "moetune_kernel", "moetune_kernel"],
+                                "route_int64", "moetune_kernel"]
 
 
 def test_a_step_of_experts_keeps_the_product_of_up_alone(tmp_path):

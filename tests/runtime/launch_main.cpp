@@ -4,7 +4,7 @@
 //               [room=TOKENS] [bytes=NAME:BYTES] [shift=NAME:BYTES] [other_gpu=1] [route=0]
 //               [strides=X_ROW,X_STEP,W_EXPERT,W_ROW,W_STEP]
 // With picks=MOST it prints instead which cell answers for each number of tokens up to MOST; with tokens=A,B it
-// launches for A, B, ... tokens in turn.
+// launches for A, B, ... tokens in turn; with down_n, down_k and down_fusion it launches a layer once.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -45,6 +45,29 @@ int main(int argc, char** argv) {
     std::printf("%s\n", moetune_kernel_id(kernel));
   }
   if (given.count("picks")) return 0;
+  if (given.count("down_n")) {
+    const moetune_request down = {given["op"].c_str(), given["dtype"].c_str(), given["down_fusion"].c_str(),
+                                  request.experts,     request.top_k,          number("down_n", 0),
+                                  number("down_k", 0)};
+    const moetune_request both[] = {request, down};
+    const moetune_kernel* last = nullptr;
+    moetune_workspace* room = nullptr;
+    const long tokens = number("tokens", 0);
+    require(moetune_pick_layer(library, &request, &down, tokens, skew, &kernel, &last));
+    std::printf("%s, then %s\n", moetune_kernel_id(kernel), moetune_kernel_id(last));
+    require(moetune_make_workspace(library, both, 2, tokens, &room));
+    std::vector<moetune_operand> operands;
+    long address = 0x100000000000;
+    for (const char* name : {"x", "up", "hidden", "m_sizes", "gather_indices", "down", "y", "topk_weights"})
+      operands.push_back({name, reinterpret_cast<void*>(address += 0x1000000000), -1});
+    if (given.count("without"))
+      std::erase_if(operands, [&](const moetune_operand& operand) { return operand.name == given["without"]; });
+    require(moetune_launch_layer(kernel, last, tokens, -1, room, operands.data(), operands.size(),
+                                 reinterpret_cast<void*>(0x77)));
+    moetune_free_workspace(room);
+    moetune_close(library);
+    return 0;
+  }
 
   moetune_workspace* workspace = nullptr;
   const long rows = number("rows", -1), first = number("tokens", 0);

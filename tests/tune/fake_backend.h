@@ -41,9 +41,10 @@ struct Script {
   std::vector<std::pair<std::string, double>> baselines = {{"loop", 300e-6}};
   Noise noise = {};
   uint64_t seed = 1;
-  double waited = 0;                                            // in every block
-  std::function<CompileResult(const Candidate&)> compile = {};  // empty: ok
-  std::function<Verdict(const Contender&)> verify = {};         // empty: right
+  std::function<double(const Candidate& up, const Candidate& down)> together = {};  // of a chain, times their sum
+  double waited = 0;                                                                // in every block
+  std::function<CompileResult(const Candidate&)> compile = {};                      // empty: ok
+  std::function<Verdict(const Contender&)> verify = {};                             // empty: right
   std::function<void(const std::string& call, const Contender&)> before =
       {};                                         // verify, repeat, sample: may throw, sleep or die
   std::function<void(const Problem&)> load = {};  // may throw
@@ -106,6 +107,8 @@ class FakeBackend final : public Backend {
     if (script.load) script.load(problem);
   }
 
+  void load_layer(const Problem& up, const Problem&) override { load(up); }
+
   Verdict verify(const Contender& contender) override {
     note("verify", contender);
     return script.verify ? script.verify(contender) : right();
@@ -136,18 +139,17 @@ class FakeBackend final : public Backend {
 
  private:
   void note(const std::string& call, const Contender& contender) {
-    calls.push_back(call + " " + name_of(contender));
+    calls.push_back(call + " " + text(contender));
     if (script.before) script.before(call, contender);
-  }
-
-  static std::string name_of(const Contender& contender) {
-    return contender.baseline.empty() ? text(contender.candidate) : contender.baseline;
   }
 
   double true_seconds(const Contender& contender) const {
     for (const auto& [name, seconds] : script.baselines)
       if (name == contender.baseline) return seconds;
-    return script.seconds(contender.candidate);
+    const auto& [baseline, up, down] = contender;
+    if (!down.variant) return script.seconds(up);
+    if (!up.variant) return script.seconds(down);
+    return (script.seconds(up) + script.seconds(down)) * (script.together ? script.together(up, down) : 1);
   }
 
   double factor() {

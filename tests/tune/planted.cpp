@@ -117,6 +117,10 @@ class PlantedBackend final : public Backend {
     const Use use(plant_, device_);
     inner_->load(problem);
   }
+  void load_layer(const Problem& up, const Problem& down) override {
+    const Use use(plant_, device_);
+    inner_->load_layer(up, down);
+  }
   void make_references() override { inner_->make_references(); }
   Ceilings ceilings() override { return inner_->ceilings(); }
   std::vector<CompileResult> compile(const Shape& shape, std::span<const Candidate> candidates) override {
@@ -164,7 +168,7 @@ class PlantedBackend final : public Backend {
   bool hits(const std::string& fault, const Contender& contender) const {
     const auto found = plant_.find(fault);
     return found != plant_.end() && contender.baseline.empty() &&
-           text(contender.candidate).find(found->second) != std::string::npos;
+           text(contender).find(found->second) != std::string::npos;
   }
 
   // The time goes into more of the same work: processors that slept are slower for whoever comes next.

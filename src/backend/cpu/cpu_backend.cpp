@@ -9,6 +9,7 @@
 #include <new>
 #include <optional>
 
+#include "backend/chain.h"
 #include "backend/cpu/compare.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/machine.h"
@@ -40,6 +41,7 @@ struct Loaded {
   std::vector<float> topk_weights;
   std::vector<OperandSet> sets;
   std::optional<References> references;
+  std::unique_ptr<Loaded> down = {};  // of a layer, whose `this` is up: as many sets, and A of each is D of up's
 };
 
 /// Tells one build of the variant's code from another.
@@ -88,17 +90,15 @@ class CpuBackend : public Backend {
 
   void load(const Problem& problem) override {
     loaded_.reset();
-    Product product = product_of(problem);
-    const MemoryPlan memory = plan_memory(product, device_, available_memory_bytes());
-    try {
-      std::vector<float> weights = make_topk_weights(product, Values::random);
-      auto loaded = std::make_unique<Loaded>(Loaded{problem.shape, std::move(product), std::move(weights), {}, {}});
-      loaded->sets = make_sets(loaded->product, memory.sets, pool_);
-      loaded_ = std::move(loaded);
-      next_set_ = 0;
-    } catch (const std::bad_alloc&) {
-      throw OutOfMemory("the system denied memory that it reports as free", memory.total_bytes());
-    }
+    loaded_ = load_one(problem, {});
+    next_set_ = 0;
+  }
+
+  void load_layer(const Problem& up, const Problem& down) override {
+    load(up);
+    loaded_->down = load_one(down, loaded_->sets.size());
+    for (size_t set = 0; set < loaded_->sets.size(); ++set)  // what down reads alone
+      launch_up({.baseline = std::string(kLoop), .candidate = {}}, set);
   }
 
   void make_references() override {
@@ -108,6 +108,7 @@ class CpuBackend : public Backend {
 
   Verdict verify(const Contender& contender) override {
     Loaded& loaded = require_runnable(contender);
+    if (loaded.down) return verify_layer(parts_of(contender));
     make_references();
     const References& references = *loaded.references;
     run_anew(contender, references.integers, references.integer_weights);
@@ -159,6 +160,20 @@ class CpuBackend : public Backend {
   Ceilings ceilings() override { return measure_ceilings(pool_, device_); }
 
  private:
+  /// `sets`: as many as memory and caches ask for, unless it is given.
+  std::unique_ptr<Loaded> load_one(const Problem& problem, std::optional<size_t> sets) {
+    Product product = product_of(problem);
+    const MemoryPlan memory = plan_memory(product, device_, available_memory_bytes());
+    try {
+      std::vector<float> weights = make_topk_weights(product, Values::random);
+      auto loaded = std::make_unique<Loaded>(Loaded{problem.shape, std::move(product), std::move(weights), {}, {}});
+      loaded->sets = make_sets(loaded->product, static_cast<int>(sets.value_or(memory.sets)), pool_);
+      return loaded;
+    } catch (const std::bad_alloc&) {
+      throw OutOfMemory("the system denied memory that it reports as free", memory.total_bytes());
+    }
+  }
+
   Loaded& need_problem() {
     if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
     return *loaded_;
@@ -166,36 +181,73 @@ class CpuBackend : public Backend {
 
   Loaded& require_runnable(const Contender& contender) {
     Loaded& loaded = need_problem();
-    if (contender.baseline.empty()) {
-      if (const auto reason = cannot_run(contender.candidate, loaded.shape, device_))
+    const auto require = [&](const Loaded& part, const std::optional<Contender>& runs) {
+      if (!runs) return;
+      if (!runs->baseline.empty() && runs->baseline != kLoop)
+        throw unknown_word("baseline", runs->baseline, baselines());
+      if (!runs->baseline.empty()) return;
+      if (const auto reason = cannot_run(runs->candidate, part.shape, device_))
         throw CandidateFault(Status::illegal, *reason);
-    } else if (contender.baseline != kLoop) {
-      throw unknown_word("baseline", contender.baseline, baselines());
-    }
+    };
+    const auto [up, down] = parts_of(contender);
+    require(loaded, up);
+    if (loaded.down) require(*loaded.down, down);
     return loaded;
   }
 
   CpuKnobs knobs_of(const Contender& contender) const {
-    if (contender.baseline.empty()) return cpu_knobs(contender.candidate);
+    if (contender.baseline.empty())
+      return cpu_knobs(contender.candidate.variant ? contender.candidate : contender.down);
     CpuKnobs knobs = kLoopBlocks;
     knobs.threads = pool_.size();
     return knobs;
   }
 
-  void launch(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {
-    grouped_gemm(loaded_->product, matrices_of(set, weights), knobs_of(contender), pool_, workspace_);
+  /// `a`: in place of the set's.
+  void launch(const Loaded& loaded, const Contender& contender, const OperandSet& set,
+              const std::vector<float>& weights, const void* a = nullptr) {
+    Matrices matrices = matrices_of(set, weights);
+    if (a) matrices.a = a;
+    grouped_gemm(loaded.product, matrices, knobs_of(contender), pool_, workspace_);
+  }
+
+  /// The parts of a layer. X of down is Y of up, in the set of the same place.
+  void launch_up(const Contender& part, size_t set) {
+    launch(*loaded_, part, loaded_->sets[set], loaded_->topk_weights);
+  }
+  void launch_down(const Contender& part, size_t set) {
+    const Loaded& down = *loaded_->down;
+    launch(down, part, down.sets[set], down.topk_weights, loaded_->sets[set].d.data());
+  }
+
+  void launch_on(const Contender& contender, size_t set) {
+    if (!loaded_->down) return launch_up(contender, set);
+    const auto [up, down] = parts_of(contender);
+    if (up) launch_up(*up, set);
+    if (down) launch_down(*down, set);
   }
 
   void run_anew(const Contender& contender, const OperandSet& set, const std::vector<float>& weights) {
     reset_output(loaded_->product, set, pool_);
-    launch(contender, set, weights);
+    launch(*loaded_, contender, set, weights);
+  }
+
+  Verdict verify_layer(const LayerParts& parts) {
+    const Loaded &up = *loaded_, &down = *up.down;
+    const Output& result = down.sets[0].d;
+    return compare_chained(
+        {.clear = [&] { reset_output(up.product, up.sets[0], pool_), reset_output(down.product, down.sets[0], pool_); },
+         .up = [&] { launch_up(parts.up.value(), 0); },
+         .down = [&] { launch_down(parts.down.value(), 0); },
+         .wait = [] {},
+         .result = [&] { return std::vector(result.data(), result.data() + result.bytes()); }});
   }
 
   /// Seconds a launch, over sets in turn: each comes again only after all others.
   double time_launches(const Contender& contender, int launches, bool hot) {
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < launches; ++i) {
-      launch(contender, loaded_->sets[next_set_], loaded_->topk_weights);
+      launch_on(contender, next_set_);
       if (!hot) next_set_ = (next_set_ + 1) % loaded_->sets.size();
     }
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / launches;

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 
+#include "backend/chain.h"
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/libraries/cublas.h"
 #include "backend/cuda/operands.h"
@@ -44,6 +46,7 @@ struct Loaded {
   std::vector<DeviceBuffer> grouped_pointers;                    // a set
   std::map<std::string, std::shared_ptr<const Kernel>> kernels;  // by candidate text
   std::optional<Sampler> sampler;
+  std::unique_ptr<Loaded> down = {};  // of a layer, of which this is up
 };
 
 class CudaBackend : public Backend {
@@ -89,20 +92,28 @@ class CudaBackend : public Backend {
 
   void load(const Problem& problem) override {
     loaded_.reset();
-    auto loaded = std::make_unique<Loaded>();
-    loaded->problem = problem;
-    loaded->own.operands = make_operands(product_of(problem), device_, services_, stream_->stream);
+    auto loaded = load_one(problem, nullptr);
     loaded->sampler.emplace(*stream_, services_.of(loaded->own.operands.product.d.type.dtype), device_.processors);
-    require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
     loaded_ = std::move(loaded);
   }
 
+  void load_layer(const Problem& up, const Problem& down) override {
+    load(up);
+    try {
+      loaded_->down = load_one(down, &loaded_->own.operands);
+    } catch (...) {
+      loaded_.reset();
+      throw;
+    }
+  }
+
   Verdict verify(const Contender& contender) override {
+    if (need_problem().down) return verify_layer(contender);
     const Verifier& verifier = need_verifier(contender);
     const Enqueue enqueue = enqueue_of(contender);
-    const Kernel* kernel = contender.baseline.empty() ? kernel_of(contender.candidate).get() : nullptr;
+    const Kernel* kernel = contender.baseline.empty() ? kernel_of(*loaded_, contender.candidate).get() : nullptr;
     if (kernel) kernel->clear(stream_->stream);
-    const Operands& operands = multiplied_by(contender).operands;
+    const Operands& operands = multiplied_by(*loaded_, contender).operands;
     const Product& product = operands.product;
     const bool of_cublas_16 =
         !kernel && (product.accumulates || is_finished(product)) && operands.plain.d.type.dtype != Dtype::fp32;
@@ -126,8 +137,15 @@ class CudaBackend : public Backend {
   void make_references() override { need_verifier({}); }
 
   std::vector<Block> sample(const Contender& contender, const SampleRequest& request) override {
-    const int sets = multiplied_by(contender).operands.sets;
-    return loaded_->sampler->sample(text(contender), enqueue_of(contender), sets, request);
+    Loaded& loaded = need_problem();
+    const auto sets_of = [&](Loaded& part, const Contender& of_part) {
+      return multiplied_by(part, of_part).operands.sets;
+    };
+    const LayerParts parts = loaded.down ? parts_of(contender) : LayerParts{.up = contender};
+    int sets = std::numeric_limits<int>::max();
+    if (parts.up) sets = sets_of(loaded, *parts.up);
+    if (parts.down) sets = std::min(sets, sets_of(*loaded.down, *parts.down));
+    return loaded.sampler->sample(text(contender), enqueue_of(contender), sets, request);
   }
 
   Ceilings ceilings() override {
@@ -136,13 +154,20 @@ class CudaBackend : public Backend {
   }
 
  private:
+  std::unique_ptr<Loaded> load_one(const Problem& problem, const Operands* before) {
+    auto loaded = std::make_unique<Loaded>();
+    loaded->problem = problem;
+    loaded->own.operands = make_operands(product_of(problem), device_, services_, stream_->stream, before);
+    require(cudaStreamSynchronize(stream_->stream), "cannot fill the operands");
+    return loaded;
+  }
+
   Loaded& need_problem() {
     if (!loaded_) throw Error(Exit::bug, "no problem is loaded");
     return *loaded_;
   }
 
-  Multiplied& multiplied_by(const Contender& contender) {
-    Loaded& loaded = need_problem();
+  Multiplied& multiplied_by(Loaded& loaded, const Contender& contender) {
     if (contender.baseline != kLoopOf16) return loaded.own;
     if (!is_quantised(loaded.problem.shape.layer.dtype))
       throw CandidateFault(Status::illegal, fmt::format("this layer is not quantised: see {}", kLoop));
@@ -161,14 +186,23 @@ class CudaBackend : public Backend {
   }
 
   const Verifier& need_verifier(const Contender& contender) {
-    Multiplied& multiplied = multiplied_by(contender);
+    Multiplied& multiplied = multiplied_by(need_problem(), contender);
     if (!multiplied.verifier) multiplied.verifier.emplace(multiplied.operands, services_, *cublas_, *stream_);
     return *multiplied.verifier;
   }
 
+  // Of a layer both parts, back to back, or the one that the contender has.
   Enqueue enqueue_of(const Contender& contender) {
-    Loaded& loaded = *loaded_;
-    const Operands& operands = multiplied_by(contender).operands;
+    Loaded& loaded = need_problem();
+    if (!loaded.down) return enqueue_of(loaded, contender);
+    const auto [first, second] = parts_of(contender);
+    if (!second) return enqueue_of(loaded, first.value());
+    if (!first) return enqueue_of(*loaded.down, *second);
+    return [up = enqueue_of(loaded, *first), down = enqueue_of(*loaded.down, *second)](int set) { up(set), down(set); };
+  }
+
+  Enqueue enqueue_of(Loaded& loaded, const Contender& contender) {
+    const Operands& operands = multiplied_by(loaded, contender).operands;
     const OperandType& weights = operands.product.b.type;
     if (contender.baseline == kLoop && has_scales(weights) && weights.dtype != Dtype::fp8)
       throw CandidateFault(Status::illegal, fmt::format("cuBLAS is not a baseline for {}", name(weights.dtype)));
@@ -197,7 +231,31 @@ class CudaBackend : public Backend {
       };
     }
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
-    return [kernel = kernel_of(contender.candidate), this](int set) { kernel->enqueue(set, stream_->stream); };
+    return [kernel = kernel_of(loaded, contender.candidate), this](int set) { kernel->enqueue(set, stream_->stream); };
+  }
+
+  Verdict verify_layer(const Contender& contender) {
+    const auto [first, second] = parts_of(contender);
+    const Enqueue up = enqueue_of(*loaded_, first.value()), down = enqueue_of(*loaded_->down, second.value());
+    const auto bytes_of_d = [](const Operands& o) {
+      return static_cast<size_t>(o.product.d.rows * row_bytes(o.product.d));
+    };
+    const auto clear = [&](const Operands& o) {
+      require(cudaMemsetAsync(o.d_of(0), 0xff, bytes_of_d(o), stream_->stream), "cannot clear a result");
+    };
+    const Operands& last = loaded_->down->own.operands;
+    return compare_chained(
+        {.clear = [&] { clear(loaded_->own.operands), clear(last); },
+         .up = [&] { up(0); },
+         .down = [&] { down(0); },
+         .wait = [&] { require_candidate(cudaStreamSynchronize(stream_->stream), "the kernel failed"); },
+         .result =
+             [&] {
+               std::vector<std::byte> read(bytes_of_d(last));
+               require(cudaMemcpy(read.data(), last.d_of(0), read.size(), cudaMemcpyDeviceToHost),
+                       "cannot read a result");
+               return read;
+             }});
   }
 
   // Without a fused kernel rows are moved and weighted before and after: that is part of the baseline's time.
@@ -207,21 +265,21 @@ class CudaBackend : public Backend {
     operands.unsort_result(services_, set, stream_->stream);
   }
 
-  std::shared_ptr<const Kernel> kernel_of(const Candidate& candidate) {
+  std::shared_ptr<const Kernel> kernel_of(Loaded& loaded, const Candidate& candidate) {
     const std::string key = text(candidate);
-    const auto found = loaded_->kernels.find(key);
-    if (found != loaded_->kernels.end()) return found->second;
-    if (loaded_->kernels.size() >= kMaxKernels) {
+    const auto found = loaded.kernels.find(key);
+    if (found != loaded.kernels.end()) return found->second;
+    if (loaded.kernels.size() >= kMaxKernels) {
       loaded_->sampler->clear();
-      loaded_->kernels.clear();
+      loaded.kernels.clear();
     }
-    return loaded_->kernels.emplace(key, make_kernel_of(candidate)).first->second;
+    return loaded.kernels.emplace(key, make_kernel_of(loaded, candidate)).first->second;
   }
 
-  std::shared_ptr<const Kernel> make_kernel_of(const Candidate& candidate) {
+  std::shared_ptr<const Kernel> make_kernel_of(const Loaded& loaded, const Candidate& candidate) {
     const Variant& variant = *candidate.variant;
-    const Shape& shape = loaded_->problem.shape;
-    const Operands& operands = loaded_->own.operands;
+    const Shape& shape = loaded.problem.shape;
+    const Operands& operands = loaded.own.operands;
     if (variant.pack) return make_pack_kernel(*variant.pack, candidate, shape, operands, device_);
     const CompiledUnit& compiled = compiled_.get(variant.unit(candidate, shape));
     if (compiled.cubin.empty()) throw CandidateFault(compiled.result.status, compiled.result.reason);

@@ -94,7 +94,8 @@ void make_other_scales(Operands& o) {
 
 }  // namespace
 
-Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream) {
+Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream,
+                       const Operands* before) {
   Operands o;
   o.plain = in_expert_order(product);
   o.first = before_last_pass(product);
@@ -102,7 +103,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   const Product& p = o.product;
   const bool fp8 = p.a.type.dtype == Dtype::fp8;
   const int64_t spare = fp8 ? CublasLt::kSpareRows * row_bytes(p.a) : 0;
-  o.a_stride = aligned(bytes_of(p.a) + spare);
+  o.a_stride = before ? before->d_stride : aligned(bytes_of(p.a) + spare);
   o.b_stride = aligned(bytes_of(p.b) + (p.b.type.stage != p.b.type.dtype ? kReadPastRows : 0));
   o.d_stride = aligned(bytes_of(p.d) + kGuardBytes);
   if (has_scales(p.a.type)) o.a_scale_stride = aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
@@ -122,8 +123,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   }
   if (p.bias) o.bias_stride = aligned(bytes_of(*p.bias));
   const auto touched = static_cast<int64_t>(bytes(p));
-  const int64_t set_bytes = o.a_stride + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride + o.a_scale_stride +
-                            o.b_scale_stride + o.b_zero_stride + o.bias_stride + o.h_stride;
+  const int64_t set_bytes = (before ? 0 : o.a_stride) + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride +
+                            o.a_scale_stride + o.b_scale_stride + o.b_zero_stride + o.bias_stride + o.h_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
   int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
@@ -132,6 +133,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
     return count * set_bytes + sorted_a + sorted_b + std::max(sorted_a, sorted_b) + sorted_d + references + kSpareBytes;
   };
   if (needed(sets) > static_cast<int64_t>(available) && touched >= cold) sets = 1;
+  if (before) sets = before->sets;
   if (needed(sets) > static_cast<int64_t>(available))
     throw OutOfMemory(
         fmt::format("needs {} of device memory, {} are free", format_bytes(static_cast<double>(needed(sets))),
@@ -141,7 +143,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   const auto make = [&](int64_t stride, int64_t guard = 0) {
     return stride > 0 ? DeviceBuffer(guard + sets * stride) : DeviceBuffer();
   };
-  o.a = make(o.a_stride), o.b = make(o.b_stride), o.d = make(o.d_stride, kGuardBytes);
+  o.a = before ? DeviceBuffer(before->d_of(0), sets * o.a_stride) : make(o.a_stride);
+  o.b = make(o.b_stride), o.d = make(o.d_stride, kGuardBytes);
   o.a_scales = make(o.a_scale_stride), o.b_scales = make(o.b_scale_stride), o.b_zeros = make(o.b_zero_stride);
   o.x = make(o.x_stride, p.gate_gradient ? kGuardBytes : 0), o.h = make(o.h_stride);
   o.dweights = make(o.dweights_stride, kGuardBytes), o.bias = make(o.bias_stride);

@@ -32,19 +32,8 @@ class WorkerBackend final : public Backend {
   Json environment() override { return environment_; }
   std::vector<std::string> baselines() const override { return baselines_; }
 
-  void load(const Problem& problem) override {
-    problem_ = problem;
-    loaded_ = referred_ = false;
-    verified_.reset();
-    best_trial_.reset();
-    healthy_.reset();
-    try {
-      prepare(false);
-    } catch (...) {
-      problem_.reset();  // a worker started later must not try again
-      throw;
-    }
-  }
+  void load(const Problem& problem) override { load_both(problem, std::nullopt); }
+  void load_layer(const Problem& up, const Problem& down) override { load_both(up, down); }
 
   // The pool compiles and the worker loads from the cache; results are those of the pool. For a few candidates the
   // worker is faster, because processes have to start.
@@ -114,6 +103,21 @@ class WorkerBackend final : public Backend {
   }
 
  private:
+  void load_both(const Problem& problem, std::optional<Problem> down) {
+    problem_ = problem;
+    down_ = std::move(down);
+    loaded_ = referred_ = false;
+    verified_.reset();
+    best_trial_.reset();
+    healthy_.reset();
+    try {
+      prepare(false);
+    } catch (...) {
+      problem_.reset();  // a worker started later must not try again
+      throw;
+    }
+  }
+
   // Starts a worker and reads its hello; no problem is loaded in it yet. One that a signal ended on its way is started
   // again: it may have been killed from outside.
   void start() {
@@ -178,7 +182,9 @@ class WorkerBackend final : public Backend {
     for (int attempt = 1;; ++attempt) {
       if (!link_.alive()) start();
       try {
-        if (!loaded_) load_took_ = timed("load", {{"problem", to_json(*problem_)}});
+        Json body = {{"problem", to_json(*problem_)}};
+        if (down_) body["down"] = to_json(*down_);
+        if (!loaded_) load_took_ = timed(down_ ? "load_layer" : "load", body);
         loaded_ = true;
         if (references && !referred_) load_took_ += timed("references", Json::object());
         referred_ = referred_ || references;
@@ -280,7 +286,7 @@ class WorkerBackend final : public Backend {
     require_healthy();
     body["contender"] = to_json(contender);
     for (int attempt = 1;; ++attempt) {
-      make_ready(call == "verify");
+      make_ready(call == "verify" && !down_);
       compile_again(contender);
       const double before = now();
       try {
@@ -311,11 +317,11 @@ class WorkerBackend final : public Backend {
   bool cache_fails_ = false;  // the worker didn't find the pool's kernels there
 
   // What a new worker must be given again.
-  std::optional<Problem> problem_;
-  bool loaded_ = false;                // by this worker
-  bool referred_ = false;              // it has made the reference results as well
-  int worker_ = 0;                     // how many have been started
-  std::map<Candidate, int> compiled_;  // for the problem's shape: by which worker; 0 = none
+  std::optional<Problem> problem_, down_;  // down_: of a layer
+  bool loaded_ = false;                    // by this worker
+  bool referred_ = false;                  // it has made the reference results as well
+  int worker_ = 0;                         // how many have been started
+  std::map<Candidate, int> compiled_;      // for the problem's shape: by which worker; 0 = none
   std::optional<Shape> compiled_shape_;
 
   // The watchdog.

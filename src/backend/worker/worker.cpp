@@ -80,6 +80,10 @@ Json perform(const JsonAt& request, const BackendFactory& factory, const DeviceL
     backend->load(problem_from_json(request["problem"]));
     return true;
   }
+  if (call == "load_layer") {
+    backend->load_layer(problem_from_json(request["problem"]), problem_from_json(request["down"]));
+    return true;
+  }
   if (call == "references") {
     backend->make_references();
     return true;

@@ -15,6 +15,7 @@
 #include "cli/text/output.h"
 #include "export/exporter.h"
 #include "export/serving/serving.h"
+#include "record/layer.h"
 #include "variant/catalog.h"
 
 namespace moetune {
@@ -158,7 +159,7 @@ Exit run_export(ExportOptions options, const Invocation& invocation) {
   const Catalog catalog;
   const TunedTable table = picked(read_table(options.table, catalog), options, invocation.terminal);
   if (!exporter.write && !exporter.server)
-    return export_kernels(table,
+    return export_kernels(with_layers(table),
                           {.table = options.table,
                            .output = options.output,
                            .archs = arch_names(options.archs),

@@ -17,6 +17,7 @@
 #include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
 #include "record/fields.h"
+#include "record/layer.h"
 #include "record/table/table.h"
 #include "variant/catalog.h"
 
@@ -33,6 +34,7 @@ struct LookupOptions {
 struct Found {
   Cell cell;
   Answer answer;
+  const TunedLayer* layer = nullptr;  // with --projection ffn
 };
 
 Json answer_json(const TunedTable& table, const Found& found) {
@@ -48,6 +50,7 @@ Json answer_json(const TunedTable& table, const Found& found) {
     json["choice"] = to_json(*choice);
   else
     json["entry"] = to_json(*found.answer.entry, table.device);
+  if (found.layer) json["layer"] = to_json(*found.layer);
   return json;
 }
 
@@ -72,7 +75,8 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
     Grid matches = cell_grid({{"match"}, {"time", true}, {"measured at"}});
     Grid winners = cell_grid({{verbose ? "winner" : "winner (knobs that differ from the default)"}});
     for (const Found* found : layer) {
-      const auto& [cell, answer] = *found;
+      const Cell& cell = found->cell;
+      const Answer& answer = found->answer;
       const std::optional<Entry> entry = answered(answer);
       add_row(matches, cell,
               {std::string(name(answer.match)), entry ? time_text(entry->measurement.time) : "",
@@ -84,6 +88,11 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
     tables.push_back({heading, std::move(matches)});
     tables.push_back({heading, std::move(winners)});
   }
+  TunedTable answered_layers = table;
+  std::erase_if(answered_layers.layers, [&](const TunedLayer& layer) {
+    return std::ranges::none_of(all, [&](const Found& found) { return found.layer && found.layer->up == layer.up; });
+  });
+  std::ranges::move(layer_tables(answered_layers, verbose), std::back_inserter(tables));
   return headed_tables_text(tables, format, columns) + bullets(reasons, format, columns);
 }
 
@@ -101,6 +110,7 @@ Fields fields_of(const TunedTable& table, const Found& found) {
   row.emplace_back("log_skew_distance", answer.distance ? number_field(distance.skew) : "");
   add_candidate(row, entry ? &entry->candidate : nullptr);
   add_measurement(row, entry && answer.choice == nullptr ? &entry->measurement : nullptr);
+  row.emplace_back("layer_us", found.layer ? number_field(found.layer->measurement.time.value * 1e6) : "");
   row.emplace_back("explanation", answer.explanation);
   return row;
 }
@@ -111,15 +121,20 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
                                                            : parse_number(options.max_distance, "--max-distance");
   if (max_distance < 0) throw request_error("--max-distance: a distance cannot be negative", "write it as 1.5");
   const std::vector<Cell> cells = make_cells(options.cells);
-  const TunedTable table = read_table(options.table, Catalog());
+  TunedTable table = read_table(options.table, Catalog());
+  const bool layers = asks_layers(options.cells);
+  if (layers && table.layers.empty())
+    note(invocation.terminal, "the table has no layers: these are the winners of up and of down by themselves");
+  if (layers) table = layers_alone(std::move(table));
   std::unique_ptr<Backend> backend;
   DeviceOptions device;
   device.device = options.device;
   if (!options.device.empty()) backend = open_worker(device);
 
   const std::vector<Found> all = mapped(cells, [&](const Cell& cell) -> Found {
-    return {cell, lookup(table, cell, backend ? &backend->device() : nullptr, max_distance,
-                         options.prefer_choice ? Prefer::choice : Prefer::exact)};
+    const Answer answer = lookup(table, cell, backend ? &backend->device() : nullptr, max_distance,
+                                 options.prefer_choice ? Prefer::choice : Prefer::exact);
+    return {cell, answer, layers && answer.entry ? find_layer(table, answer.entry->cell) : nullptr};
   });
   const auto none = std::ranges::count(all, Match::none, [](const Found& found) { return found.answer.match; });
   const auto answer = [&](const Found& found) { return answer_json(table, found); };

@@ -36,8 +36,10 @@
 #include "cli/text/output.h"
 #include "cli/text/progress.h"
 #include "export/exporter.h"
+#include "record/layer.h"
 #include "record/table/mergeable.h"
 #include "tune/final.h"
+#include "tune/layers.h"
 #include "tune/rounds.h"
 #include "tune/search/strategy.h"
 #include "variant/catalog.h"
@@ -214,7 +216,7 @@ void go_on_with_table(const fs::path& output, const Catalog& catalog, const Jour
     });
     if (has_others) return;
     file.take_over();
-    if (!table.choices.empty()) whole.before = std::move(table);
+    if (!table.choices.empty() || !table.layers.empty()) whole.before = std::move(table);
   } catch (const Error&) {  // it gets another name
   }
 }
@@ -267,7 +269,8 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   const Format format = parse_format(options.format, kFormats);
   const bool any_won = std::ranges::any_of(table.entries, [](const Entry& entry) { return entry.skipped.empty(); });
   std::string last = answer(table, cells);
-  if (const std::string choices = choices_sentence(chosen); !choices.empty()) last += " " + choices;
+  for (const std::string& more : {choices_sentence(chosen), layers_sentence(table)})
+    if (!more.empty()) last += " " + more;
   last += fmt::format(" The table is {}.", options.output);
   if (const int columns = table_columns(format, invocation.terminal, options.verbose); columns > 0)
     last = wrapped(last, columns);
@@ -376,6 +379,26 @@ TunedTable add_choices(const TuneOptions& options, const Invocation& invocation,
   return chosen;
 }
 
+// Measures up and down of the layers that were asked for as one, and writes the table with them.
+TunedTable add_layers(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
+                      const Whole& whole, TunedTable table, const std::vector<Backend*>& devices,
+                      const std::atomic<bool>& stop) {
+  const JournalContents journal = journal_beside(options);
+  ContestRequest contest;
+  measure_as_finals(contest, request);
+  contest.contenders = [&](const Entries& entries) { return fastest_candidates(*entries[0], journal); };
+  try {
+    table.layers = layers_on(devices, table, contest, options.quiet, invocation.terminal, stop);
+  } catch (const Error& error) {
+    throw Error(error.exit(), error.what(),
+                "the winners are kept; tune the layers with " + next_command(options, invocation, false));
+  }
+  KeptFile file(options.output);
+  file.take_over();
+  write_table(file, whole_table(whole, table));
+  return table;
+}
+
 // A shard without cells: there are more shards than cells.
 Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Terminal& terminal) {
   const Format format = parse_format(options.format, kFormats);
@@ -412,6 +435,11 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);
   std::optional<ContestRequest> choosing = choose_request(options.choosing, options.part);
+  if (options.part.count > 1 && asks_layers(options.cells))
+    throw request_error(
+        "--projection ffn: a shard may hold up of a layer and not its down",
+        "tune --projection up,down with --gated, --permute-x, --permute-y and --topk-weights in shards, "
+        "merge them, then add --projection ffn --append --shard 1/1");
   if (served) choosing = ContestRequest{.rule = Rule::layer};
   if (choosing && !options.append) require_choice(*choosing, request.cells);
   require_outputs(files_of(options, request.cells), options.dry_run);
@@ -452,9 +480,11 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
                        "make them again with --append --choose",
                        layer));
   if (served && chooses) choosing->contenders = served_contenders(*served, table, options);
-  const TunedTable chosen =
+  TunedTable chosen =
       chooses ? add_choices(options, invocation, *choosing, served, whole, table, devices, stop) : table;
-  complete = complete && !(choosing && stop);
+  if (asks_layers(options.cells) && !stop)
+    chosen = add_layers(options, invocation, request, whole, std::move(chosen), devices, stop);
+  complete = complete && !((choosing || asks_layers(options.cells)) && stop);
   if (served && !stop) return write_served(*served, chosen, options, invocation);
   print_results(options, invocation, entries_of(chosen, whole.asked), chosen, whole.asked.size(), complete);
   if (stop && !complete) return Exit::interrupted;

@@ -14,12 +14,14 @@
 #include "base/error.h"
 #include "base/text/units.h"
 #include "workload/model.h"
+#include "workload/product.h"
 
 namespace moetune {
 namespace {
 
 constexpr int64_t kDefaultTokens = 256;
 constexpr size_t kMaxCells = 10000;
+constexpr std::string_view kFfn = "ffn";
 
 std::vector<std::string> gated_words() { return {"silu", "gelu", "gpt-oss"}; }
 
@@ -234,7 +236,7 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
   return cells;
 }
 
-std::vector<std::string> projection_words() { return {"up", "down"}; }
+std::vector<std::string> projection_words() { return {"up", "down", "ffn"}; }
 std::vector<std::string> op_words() { return {"fwd", "dx", "dw"}; }
 std::vector<std::string> out_dtype_words() { return {"bf16", "fp16"}; }
 
@@ -248,7 +250,8 @@ constexpr CellOption kOptions[] = {
     {"k", "Columns of X, of a layer given by its sizes", "K", &Options::k},
     {"hidden", "Width of an expert's input, to scale a model down", "H", &Options::hidden},
     {"intermediate", "Width of an expert, to scale a model down", "I", &Options::intermediate},
-    {"projection", "up, down [up]", "LIST", &Options::projections, projection_words},
+    {"projection", "up, down, or ffn: up with permute_x and --gated silu, then down, tuned as one [up]", "LIST",
+     &Options::projections, projection_words},
     {"op", "fwd (Y = X W^T), dx (dX = dY W), dw (dW = dY^T X) [fwd]", "LIST", &Options::ops, op_words},
     {"tokens", "Token counts, such as 1,16,64-4096*4 [256, or as recorded]", "LIST", &Options::tokens},
     {"routing", "Routings, such as uniform,zipf:1.0,trace:FILE [uniform]", "LIST", &Options::routings, routing_words},
@@ -354,8 +357,44 @@ Filter::Filter(const std::string& pattern) {
 }
 
 namespace {
+bool is_ffn(const CellOptions& options) {
+  const std::vector<std::string> words = list_words(options.projections, "--projection", {});
+  return std::ranges::find(words, kFfn) != words.end();
+}
+
+// --projection ffn as the options of its two cells.
+CellOptions parts_of_ffn(CellOptions options) {
+  if (list_words(options.projections, "--projection", {}).size() > 1)
+    throw request_error("--projection ffn is up and down already", "leave the others out");
+  if (list_words(options.ops, "--op", {"fwd"}) != std::vector<std::string>{"fwd"})
+    throw request_error("--projection ffn is fwd alone", "--projection up,down --op fwd,dx,dw makes a training step");
+  options.projections = {"up", "down"};
+  if (options.gated.empty()) options.gated = "silu";
+  options.fusion.permute_x = options.fusion.topk_weights = true;
+  options.fusion.permute_y = !options.fusion.by_slot;
+  return options;
+}
+
 std::vector<Cell> all_cells(const CellOptions& options) {
   if (!options.suite.empty()) return suite_cells(options);
+  if (is_ffn(options)) {
+    const CellOptions parts = parts_of_ffn(options);
+    for (const Model& model : models_of(parts))
+      if (!model.gated)
+        throw request_error(fmt::format("--projection ffn: the experts of {} have no gate, and no kernel has their "
+                                        "activation",
+                                        model.name),
+                            "tune them apart with --projection up,down");
+    const std::vector<Cell> cells = all_cells(parts);
+    for (const Cell& up : cells)
+      if (std::ranges::none_of(
+              cells, [&](const Cell& down) { return feeds(up.shape, down.shape) || feeds(down.shape, up.shape); }))
+        throw request_error(
+            fmt::format("--projection ffn: down of {} does not read what up writes: a pass quantises it",
+                        format_word(up.shape.layer)),
+            "tune them apart with --projection up,down");
+    return cells;
+  }
   const std::vector<Projection> projections =
       mapped(list_words(options.projections, "--projection", {"up"}), parse_projection);
   const bool both = std::ranges::find(projections, Projection::up) != projections.end() &&
@@ -399,6 +438,11 @@ std::vector<Cell> make_cells(const CellOptions& options) {
   if (cells.empty() && !first.empty())
     throw request_error(fmt::format("--filter: no cell's id holds '{}'", options.filter), "the first is " + first);
   return cells;
+}
+
+bool asks_layers(const CellOptions& options) {
+  if (options.suite.empty()) return is_ffn(options);
+  return std::ranges::any_of(read_suite(options.suite), [](const SuitePart& part) { return is_ffn(part.options); });
 }
 
 std::vector<std::string> model_notes(const CellOptions& options) {

@@ -11,6 +11,7 @@
 #include "base/text/units.h"
 #include "cli/text/output.h"
 #include "record/table/table.h"
+#include "tune/layers.h"
 #include "tune/rounds.h"
 
 namespace moetune {
@@ -118,24 +119,43 @@ void measure_as_finals(ContestRequest& request, const TuneRequest& run) {
   request.end = end_of_budget(run.time_budget);
 }
 
-std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
-                                    const ContestRequest& request, bool quiet, const Terminal& terminal,
-                                    const std::atomic<bool>& stop) {
+namespace {
+// Tells people what `measure` does, unless quiet.
+template <class Measure>
+auto measure_on(const std::vector<Backend*>& devices, std::string_view what, bool quiet, const Terminal& terminal,
+                const Measure& measure) {
   ContestListener listener;
   if (!quiet) {
     listener.note = [&](const std::string& text) { note(terminal, text); };
-    listener.begins = [](const Cell& cell, size_t contenders) {
-      tell(fmt::format("choosing: {}, {}\n", id(cell), counted(contenders, "contender")));
+    listener.begins = [&](const Cell& cell, size_t contenders) {
+      tell(fmt::format("{}: {}, {}\n", what, id(cell), counted(contenders, "contender")));
     };
   }
   for (size_t device = 0;; ++device) try {
-      return measure_choices(table, *devices.at(device), request, listener, stop);
+      return measure(*devices.at(device), listener);
     } catch (const Error& error) {
       if (error.exit() != Exit::machine || device + 1 == devices.size()) throw;
     } catch (const CandidateFault& fault) {
       if (device + 1 == devices.size())
         throw machine_error(fmt::format("the device's worker failed: {}", fault.what()));
     }
+}
+}  // namespace
+
+std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
+                                    const ContestRequest& request, bool quiet, const Terminal& terminal,
+                                    const std::atomic<bool>& stop) {
+  return measure_on(devices, "choosing", quiet, terminal, [&](Backend& device, const ContestListener& listener) {
+    return measure_choices(table, device, request, listener, stop);
+  });
+}
+
+std::vector<TunedLayer> layers_on(const std::vector<Backend*>& devices, const TunedTable& table,
+                                  const ContestRequest& request, bool quiet, const Terminal& terminal,
+                                  const std::atomic<bool>& stop) {
+  return measure_on(devices, "pairing", quiet, terminal, [&](Backend& device, const ContestListener& listener) {
+    return measure_layers(table, device, request, listener, stop);
+  });
 }
 
 std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose) {

@@ -33,6 +33,11 @@ std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const 
                                     const ContestRequest& request, bool quiet, const Terminal& terminal,
                                     const std::atomic<bool>& stop);
 
+/// measure_layers, in the same way.
+std::vector<TunedLayer> layers_on(const std::vector<Backend*>& devices, const TunedTable& table,
+                                  const ContestRequest& request, bool quiet, const Terminal& terminal,
+                                  const std::atomic<bool>& stop);
+
 /// For each layer with choices two tables: the choices with the token counts that they serve, and in each cell the time
 /// and the regret of the choice, beside the default's regret and the largest. `verbose` adds all contenders' regrets.
 std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose);

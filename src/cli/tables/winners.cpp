@@ -145,6 +145,7 @@ std::string results_text(const TunedTable& table, Format format, const Terminal&
     tables.push_back({heading, times_grid(entries, rivals, verbose)});
     if (!verbose) tables.push_back({heading, winners_grid(entries, table.device)});
   }
+  std::ranges::move(layer_tables(table, verbose), std::back_inserter(tables));
   std::ranges::move(step_tables(cell_times(table)), std::back_inserter(tables));
   return headed_tables_text(tables, format, table_columns(format, terminal, verbose));
 }

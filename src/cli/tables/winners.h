@@ -9,8 +9,8 @@
 namespace moetune {
 
 /// For each layer the figures of its routings, the winners' times beside the default's and the fastest baseline's,
-/// and the winners by what differs from the default; then what training steps take: text of at most 80 columns. `verbose`
-/// tells all knobs, all baselines and rates, in wider tables.
+/// and the winners by what differs from the default; then layers, and what training steps take: text of at most 80
+/// columns. `verbose` tells all knobs, all baselines and rates, in wider tables.
 std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose);
 
 /// "3 of 12 cells are too noisy to trust: CELL (its time is uncertain by 31 %), ...; tune again with a longer --wait or
@@ -18,7 +18,8 @@ std::string results_text(const TunedTable& table, Format format, const Terminal&
 std::string noise_sentence(const TunedTable& table);
 
 /// "6 of 6 cells tuned: the winners are 1.35x as fast as the default and 1.10x as fast as cublas-grouped, the
-/// fastest baseline (geometric means)." Ratios that are too uncertain to claim are left out, and the noise sentence follows.
+/// fastest baseline (geometric means)." Ratios that are too uncertain to claim are left out, and the noise sentence
+/// follows.
 std::string answer(const TunedTable& table, size_t cells);
 
 }  // namespace moetune

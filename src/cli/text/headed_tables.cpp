@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/text/console.h"
+#include "record/layer.h"
 
 namespace moetune {
 namespace {
@@ -12,17 +13,6 @@ constexpr int kColumns = 80;
 constexpr int kRoutingColumns = 15;
 
 std::string seed_text(const Cell& cell) { return cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed); }
-
-// "qwen3-30b-a3b training step, bf16: 128 experts, top 8, hidden 2048, intermediate 768", then what differs from plain.
-std::string heading_of(const std::vector<CellTimes>& cells, const Step& step) {
-  const Shape &up = cells[step.cells[2]].cell.shape, &down = cells[step.cells[5]].cell.shape;
-  const Layer& layer = up.layer;
-  std::string heading = fmt::format("{} training step, {}: {} experts, top {}, hidden {}, intermediate {}", layer.model,
-                                    name(layer.dtype), layer.experts, layer.top_k, layer.k, down.layer.k * layer.tp);
-  if (layer.tp > 1) heading += fmt::format(", tp {}", layer.tp);
-  if (layer.ep > 1) heading += fmt::format(", ep {}", layer.ep);
-  return heading + fusions_text(cells, step);
-}
 
 void add_rows(Grid& grid, const Step& step, const Cell& cell) {
   for (const ContenderTime& sum : step.sums) {
@@ -97,10 +87,37 @@ std::vector<std::string> cell_heading(const Cell& cell) {
                                          text(cell.routing), seed_text(cell))};
 }
 
+std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose) {
+  std::vector<HeadedTable> tables;
+  const TunedTable pairs = with_layers(table);
+  const auto candidate_of = [&](const Cell& cell) {
+    const Entry& entry = *find_entry(pairs, cell);
+    return verbose ? text(entry.candidate) : winner_text(entry, table.device);
+  };
+  for (const TunedLayer* layer : layers_of(table)) {
+    const std::string heading = title(*layer);
+    if (tables.empty() || tables.back().heading[0] != heading) {
+      tables.push_back({{heading}, cell_grid({{"what ran"}, {"time", true}, {"speedup", true}})});
+      tables.push_back({{heading}, cell_grid({{"part"}, {"its candidate in the fastest pair"}})});
+    }
+    Grid &times = tables.rbegin()[1].grid, &winners = tables.back().grid;
+    const auto add = [&](Grid& grid, const std::vector<std::string>& row, bool first) {
+      add_row(grid, layer->up, row);
+      if (!first) grid.rows.back()[0] = grid.rows.back()[1] = "";  // told once
+    };
+    const auto rows = rows_of(*layer);
+    for (const auto& row : rows) add(times, row, &row == rows.data());
+    add(winners, {"up", candidate_of(layer->up)}, true);
+    add(winners, {"down", candidate_of(layer->down)}, false);
+  }
+  return tables;
+}
+
 std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells) {
   std::vector<HeadedTable> tables;
   for (const Step& step : training_steps(cells)) {
-    const std::string heading = heading_of(cells, step);
+    const auto shape = [&](size_t part) -> const Shape& { return cells[step.cells[part]].cell.shape; };
+    const std::string heading = title(shape(2), shape(5), "training step") + fusions_text(cells, step);
     if (tables.empty() || tables.back().heading[0] != heading) {
       const std::string speedup = fmt::format("speedup of {}", step.sums[0].contender);
       tables.push_back({{heading}, cell_grid({{"contender"}, {"six GEMMs", true}, {speedup, true}})});

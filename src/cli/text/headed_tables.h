@@ -47,6 +47,9 @@ std::vector<std::string> cell_heading(const Cell& cell);
 /// much faster the first contender is: the ratio of the sums, or "noisy" where a cell cannot be trusted.
 std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells);
 
+/// For each layer what ran, its time and the speedup of the pair, and then the pair.
+std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose);
+
 /// Items with a `cell`, grouped by their layer, in the order of their first appearance. The items must outlive it.
 template <typename Item>
 std::vector<std::vector<const Item*>> by_layer(const std::vector<Item>& items) {

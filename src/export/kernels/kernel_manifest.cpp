@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/pretty.h"
 #include "kernels/args.h"
+#include "record/layer.h"
 #include "runtime/launch.h"
 #include "runtime/manifest.h"
 #include "runtime/sha256.h"
@@ -280,7 +281,11 @@ Candidate launchable(const Candidate& winner) {
 }
 
 Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
-  const auto cell_json = [](const ServedCell& cell) {
+  const auto is_exported = [&](const Cell& other, const std::string& arch) {
+    return std::ranges::any_of(exported.cells,
+                               [&](const ServedCell& one) { return one.cell == other && one.arch == arch; });
+  };
+  const auto cell_json = [&](const ServedCell& cell) {
     Json json = {{"id", id(cell.cell)},
                  {"arch", cell.arch},
                  {"kernel", cell.kernel},
@@ -290,6 +295,9 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
                  {"skew", rounded(cell.skew)},
                  {"tuned", cell.seconds > 0}};
     if (cell.seconds > 0) json["time_us"] = rounded(cell.seconds * 1e6);
+    if (const TunedLayer* layer = find_layer(table, cell.cell);
+        layer && layer->up == cell.cell && is_exported(layer->down, cell.arch))
+      json["down"] = id(layer->down);
     return json;
   };
   const auto range_json = [](const ServedRange& range) -> Json {

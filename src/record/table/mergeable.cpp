@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/pretty.h"
+#include "record/layer.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -77,6 +78,21 @@ void take_choices(Merged& merged, const std::vector<const TunedTable*>& tables) 
     for (const RobustChoice& choice : table->choices)
       if (choices_of(to, choice.shape()).empty()) dropped.insert(title(choice.shape()));
   merged.dropped_choices.assign(dropped.begin(), dropped.end());
+}
+
+// The layers whose entries are the merged table's.
+void take_layers(TunedTable& to, const std::vector<const TunedTable*>& tables) {
+  std::vector<TunedLayer> taken;
+  for (const TunedTable* table : tables)
+    for (const TunedLayer* layer : layers_of(*table)) {
+      const bool known = std::ranges::any_of(
+          taken, [&](const TunedLayer& one) { return one.up == layer->up && one.down == layer->down; });
+      const auto kept = [&](const Cell& cell) {
+        return equal(*find_entry(*table, cell), *find_entry(to, cell), *table);
+      };
+      if (!known && kept(layer->up) && kept(layer->down)) taken.push_back(*layer);
+    }
+  to.layers = std::move(taken);
 }
 
 void take_updates(TunedTable& to, const std::vector<TunedTable>& tables) {
@@ -181,6 +197,7 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
   std::vector<const TunedTable*> order = pointers_to(tables);
   if (prefer == "last") std::ranges::reverse(order);
   take_choices(merged, order);
+  take_layers(merged.table, order);
   return merged;
 }
 

@@ -41,6 +41,15 @@ struct Entry {
   std::string skipped;              // a sentence where there is no winner (out of memory, no correct candidate)
 };
 
+/// Up and down of a layer's experts, measured as two launches back to back. record/layer.h reads them.
+struct TunedLayer {
+  Cell up, down;                                 // with winners in the table
+  Candidate up_candidate, down_candidate;        // the fastest pair
+  Measurement measurement;                       // of both
+  Measurement up_measurement, down_measurement;  // of each alone, in the same rounds
+  std::vector<Rival> rivals;  // "winners" of the two cells, where the pair is another; "default" of both; baselines
+};
+
 /// One `check --update`.
 struct Update {
   std::string date;                // UTC: "2026-11-23T01:26:06"
@@ -58,6 +67,7 @@ struct TunedTable {
   std::vector<std::string> sweep = {};     // ids of all cells, in order, where entries are a part; empty = no others
   std::vector<RobustChoice> choices = {};  // those of one shape are consecutive and cover all token counts
   std::vector<Update> updates = {};        // oldest first
+  std::vector<TunedLayer> layers = {};     // those without winners of both cells are not written
 };
 
 void drop_choices(TunedTable& table, const Shape& shape);
@@ -65,6 +75,10 @@ void drop_choices(TunedTable& table, const Shape& shape);
 Json to_json(const Entry& entry, const DeviceInfo& device);
 Entry entry_from_json(const JsonAt& json, const DeviceInfo& device, const Catalog& catalog);
 Json to_json(const Update& update);
+Json to_json(const Rival& rival);
+Rival rival_from_json(const JsonAt& json, const Catalog& catalog);
+/// Throws at the place where the device cannot run the candidate; those of older kernels pass.
+void require_runnable(const Candidate& candidate, const Shape& shape, const DeviceInfo& device, const JsonAt& json);
 Json to_json(const TunedTable& table);
 TunedTable table_from_json(const JsonAt& json, const Catalog& catalog);
 TunedTable read_table(const std::filesystem::path& path, const Catalog& catalog);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "record/layer.h"
 #include "record/step.h"
 #include "record/table/table.h"
 #include "variant/variant.h"
@@ -30,16 +31,6 @@ double as_written(double value, int digits = 6) {
 Json count(double value) {
   if (value >= 0 && value < 9e15) return static_cast<int64_t>(value);
   return rounded(value);
-}
-
-Json rival_json(const Rival& rival) {
-  Json json = {{"name", rival.name}};
-  if (rival.candidate.variant) json["candidate"] = to_json(rival.candidate);
-  json["measurement"] = to_json(rival.measurement);
-  // A bootstrap interval may miss its own median by a rounding error, which readers would refuse as a contradiction.
-  const auto& [value, low, high, samples] = rival.ratio;
-  json.update(estimate_json("ratio", {value, std::min(value, low), std::max(value, high)}, 5));
-  return json;
 }
 
 Measurement as_read(Measurement measurement) {
@@ -96,18 +87,6 @@ RoutingFigures figures_from_json(const JsonAt& json) {
           .effective_experts = json["effective_experts"].number()};
 }
 
-Rival rival_from_json(const JsonAt& json, const Catalog& catalog) {
-  Rival rival{.name = json["name"].string(),
-              .candidate = {},
-              .measurement = measurement_from_json(json["measurement"]),
-              .ratio = {json["ratio"].number(), json["ratio_low"].number(), json["ratio_high"].number()}};
-  if (json.has("candidate")) rival.candidate = candidate_from_json(json["candidate"], catalog);
-  if (rival.ratio.low > rival.ratio.value || rival.ratio.value > rival.ratio.high)
-    json.fail(fmt::format("the ratio {} lies outside its interval {} to {}", rival.ratio.value, rival.ratio.low,
-                          rival.ratio.high));
-  return rival;
-}
-
 std::vector<int32_t> m_sizes_from_json(const JsonAt& json, const Cell& cell) {
   std::vector<int32_t> m_sizes(json.size());
   for (size_t i = 0; i < m_sizes.size(); ++i) {
@@ -144,13 +123,6 @@ void require_ratios_of_times(const Entry& entry, const JsonAt& json) {
                                           1e6 * rival.measurement.time.value,
                                           entry.measurement.time.value / rival.measurement.time.value));
   }
-}
-
-// Candidates of older kernels pass: their rules are not known any more.
-void require_runnable(const Candidate& candidate, const Shape& shape, const DeviceInfo& device, const JsonAt& json) {
-  if (!candidate.variant || !candidate.retired.empty() || !candidate.foreign.empty()) return;
-  if (const auto reason = cannot_run(candidate, shape, device))
-    json.fail(fmt::format("the table's own device cannot run it: {}", *reason));
 }
 
 void require_consistent(const Entry& entry, const DeviceInfo& device, const JsonAt& json) {
@@ -204,6 +176,34 @@ std::vector<RobustChoice> choices_of(const JsonAt& json, const TunedTable& table
 
 }  // namespace
 
+Json to_json(const Rival& rival) {
+  Json json = {{"name", rival.name}};
+  if (rival.candidate.variant) json["candidate"] = to_json(rival.candidate);
+  json["measurement"] = to_json(rival.measurement);
+  // A bootstrap interval may miss its own median by a rounding error, which readers would refuse as a contradiction.
+  const auto& [value, low, high, samples] = rival.ratio;
+  json.update(estimate_json("ratio", {value, std::min(value, low), std::max(value, high)}, 5));
+  return json;
+}
+
+Rival rival_from_json(const JsonAt& json, const Catalog& catalog) {
+  Rival rival{.name = json["name"].string(),
+              .candidate = {},
+              .measurement = measurement_from_json(json["measurement"]),
+              .ratio = {json["ratio"].number(), json["ratio_low"].number(), json["ratio_high"].number()}};
+  if (json.has("candidate")) rival.candidate = candidate_from_json(json["candidate"], catalog);
+  if (rival.ratio.low > rival.ratio.value || rival.ratio.value > rival.ratio.high)
+    json.fail(fmt::format("the ratio {} lies outside its interval {} to {}", rival.ratio.value, rival.ratio.low,
+                          rival.ratio.high));
+  return rival;
+}
+
+void require_runnable(const Candidate& candidate, const Shape& shape, const DeviceInfo& device, const JsonAt& json) {
+  if (!candidate.variant || !candidate.retired.empty() || !candidate.foreign.empty()) return;
+  if (const auto reason = cannot_run(candidate, shape, device))
+    json.fail(fmt::format("the table's own device cannot run it: {}", *reason));
+}
+
 Json to_json(const Entry& entry, const DeviceInfo& device) {
   Json json = {{"id", id(entry.cell)},        {"cell", to_json(entry.cell)},
                {"m_sizes", entry.m_sizes},    {"figures", to_json(entry.figures)},
@@ -219,7 +219,7 @@ Json to_json(const Entry& entry, const DeviceInfo& device) {
     if (const std::string reason = distrust(seen); !reason.empty()) json["untrusted"] = reason;
     if (!entry.code.empty()) json["code"] = entry.code;
     json["verdict"] = to_json(entry.verdict);
-    json["rivals"] = json_list(entry.rivals, rival_json);
+    json["rivals"] = json_list(entry.rivals);
     json["ties"] = json_list(entry.ties);
   }
   json["candidates"] = {{"legal", entry.legal}, {"measured", entry.measured}, {"failed", entry.failed}};
@@ -265,6 +265,8 @@ Json to_json(const TunedTable& table) {
   json["entries"] = json_list(table.entries, [&](const Entry& entry) { return to_json(entry, device); });
   if (!table.choices.empty()) json["choices"] = json_list(table.choices);
   if (!table.updates.empty()) json["updates"] = json_list(table.updates);
+  if (const auto layers = layers_of(table); !layers.empty())
+    json["layers"] = json_list(layers, [](const TunedLayer* layer) { return to_json(*layer); });
   if (Json steps = steps_json(table); !steps.empty()) json["training_steps"] = std::move(steps);
   return json;
 }
@@ -285,6 +287,8 @@ TunedTable table_from_json(const JsonAt& json, const Catalog& catalog) {
   }
   if (json.has("sweep")) table.sweep = sweep_from_json(json["sweep"], seen);
   if (json.has("choices")) table.choices = choices_of(json["choices"], table, catalog);
+  if (json.has("layers"))
+    table.layers = list_at(json["layers"], [&](const JsonAt& layer) { return layer_from_json(layer, table, catalog); });
   if (json.has("updates")) table.updates = list_at(json["updates"], update_from_json);
   return table;
 }

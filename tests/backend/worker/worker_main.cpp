@@ -15,11 +15,11 @@
 #include <fstream>
 #include <map>
 
+#include "backend/worker/worker.h"
 #include "base/error.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "tune/fake_backend.h"
-#include "backend/worker/worker.h"
 
 namespace moetune::fake {
 namespace {
@@ -68,6 +68,11 @@ class FaultyBackend final : public Backend {
     if (faults_.contains("load-error")) throw std::logic_error("an invariant broke");
     if (faults_.contains("oom")) throw OutOfMemory("too little is free", std::stoll(faults_["oom"]));
     inner_.load(problem);
+  }
+
+  void load_layer(const Problem& up, const Problem& down) override {
+    log("load_layer");
+    inner_.load_layer(up, down);
   }
 
   void make_references() override {

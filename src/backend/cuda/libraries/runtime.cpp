@@ -41,7 +41,7 @@ DeviceBuffer::DeviceBuffer(int64_t bytes) : size_(bytes) {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (data_) cudaFree(data_);
+  if (data_ && owned_) cudaFree(data_);
 }
 
 Stream::Stream() {

@@ -24,6 +24,8 @@ class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   explicit DeviceBuffer(int64_t bytes);
+  /// Memory of another buffer, which outlives it.
+  DeviceBuffer(char* data, int64_t bytes) : data_(data), size_(bytes), owned_(false) {}
   DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     swap(other);
@@ -41,9 +43,11 @@ class DeviceBuffer {
   void swap(DeviceBuffer& other) {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(owned_, other.owned_);
   }
   char* data_ = nullptr;
   int64_t size_ = 0;
+  bool owned_ = true;
 };
 
 /// A stream and a pair of events; one a backend.

@@ -1,0 +1,167 @@
+// Which cells make a layer, and layers as text and JSON.
+#include "record/layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/group.h"
+#include "base/text/units.h"
+#include "workload/product.h"
+
+namespace moetune {
+namespace {
+
+const std::string kUpAlone = "up alone", kDownAlone = "down alone";
+
+Entry as_entry(const TunedLayer& layer) {
+  Entry entry;
+  entry.cell = layer.up;
+  entry.measurement = layer.measurement;
+  entry.rivals = layer.rivals;
+  return entry;
+}
+
+void take(TunedTable& table, const Cell& cell, const Candidate& candidate, const Measurement& time) {
+  const auto entry = std::ranges::find(table.entries, cell, &Entry::cell);
+  if (entry == table.entries.end() || entry->candidate == candidate) return;
+  entry->candidate = candidate, entry->measurement = time;
+  entry->code.clear(), entry->rivals.clear(), entry->ties.clear();
+}
+
+}  // namespace
+
+std::vector<std::pair<size_t, size_t>> layers_among(const std::vector<Cell>& cells) {
+  std::vector<std::pair<size_t, size_t>> layers;
+  for (size_t up = 0; up < cells.size(); ++up)
+    for (size_t down = 0; down < cells.size(); ++down) {
+      Cell other = cells[up];
+      other.shape = cells[down].shape;
+      if (other == cells[down] && feeds(cells[up].shape, cells[down].shape)) layers.emplace_back(up, down);
+    }
+  return layers;
+}
+
+std::vector<const TunedLayer*> layers_of(const TunedTable& table) {
+  const auto won = [&](const Cell& cell) {
+    const Entry* entry = find_entry(table, cell);
+    return entry && entry->skipped.empty();
+  };
+  std::vector<const TunedLayer*> layers = pointers_to(table.layers);
+  std::erase_if(layers, [&](const TunedLayer* layer) { return !won(layer->up) || !won(layer->down); });
+  return layers;
+}
+
+const TunedLayer* find_layer(const TunedTable& table, const Cell& cell) {
+  for (const TunedLayer* layer : layers_of(table))
+    if (layer->up == cell || layer->down == cell) return layer;
+  return nullptr;
+}
+
+TunedTable with_layers(TunedTable table) {
+  for (const TunedLayer* layer : layers_of(table)) {
+    take(table, layer->up, layer->up_candidate, layer->up_measurement);
+    take(table, layer->down, layer->down_candidate, layer->down_measurement);
+  }
+  return table;
+}
+
+TunedTable layers_alone(TunedTable table) {
+  table = with_layers(std::move(table));
+  std::vector<Cell> parts;
+  for (const TunedLayer* layer : layers_of(table)) parts.push_back(layer->up), parts.push_back(layer->down);
+  std::erase_if(table.entries, [&](const Entry& entry) {
+    return std::ranges::find(parts, entry.cell.shape, &Cell::shape) != parts.end() &&
+           std::ranges::find(parts, entry.cell) == parts.end();
+  });
+  table.choices.clear();
+  return table;
+}
+
+std::string distrust(const TunedLayer& layer) { return distrust(as_entry(layer)); }
+
+std::string title(const Shape& up, const Shape& down, std::string_view what) {
+  const Layer& layer = up.layer;
+  std::string title = fmt::format("{} {}, {}: {} experts, top {}, hidden {}, intermediate {}", layer.model, what,
+                                  format_word(layer), layer.experts, layer.top_k, layer.k, down.layer.k * layer.tp);
+  if (layer.tp > 1) title += fmt::format(", tp {}", layer.tp);
+  if (layer.ep > 1) title += fmt::format(", ep {}", layer.ep);
+  return title;
+}
+
+std::string title(const TunedLayer& layer) {
+  const Shape &up = layer.up.shape, &down = layer.down.shape;
+  return fmt::format("{}, up {}, down {}", title(up, down, "ffn"), text(up.fusion), text(down.fusion));
+}
+
+std::vector<std::vector<std::string>> rows_of(const TunedLayer& layer) {
+  const bool noisy = !distrust(layer).empty();
+  std::vector<std::vector<std::string>> rows = {{"up, then down", time_text(layer.measurement.time), ""},
+                                                {kUpAlone, time_text(layer.up_measurement.time), ""},
+                                                {kDownAlone, time_text(layer.down_measurement.time), ""}};
+  for (const Rival& rival : layer.rivals)
+    rows.push_back({rival.name, time_text(rival.measurement.time), noisy ? "noisy" : ratio_text(1 / rival.ratio)});
+  return rows;
+}
+
+std::string layers_sentence(const TunedTable& table) {
+  const std::vector<const TunedLayer*> layers = layers_of(table);
+  if (layers.empty()) return "";
+  const auto others = std::ranges::count_if(layers, [](const TunedLayer* layer) {
+    return std::ranges::find(layer->rivals, "winners", &Rival::name) != layer->rivals.end();
+  });
+  return fmt::format("{} tuned as one: {}.", counted(layers.size(), "layer"),
+                     others == 0 ? "no pair is faster than the two winners"
+                                 : fmt::format("in {} another pair is faster than the two winners", others));
+}
+
+Grid layers_grid(const TunedTable& table) {
+  Grid grid{{{"layer"}, {"what ran"}, {"time", true}, {"speedup", true}, {"candidate"}}, {}};
+  for (const TunedLayer* layer : layers_of(table)) {
+    const Cell& cell = layer->up;
+    std::string place = fmt::format("{}, {} tokens, {}{}", title(*layer), cell.tokens, text(cell.routing),
+                                    cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed));
+    for (const std::vector<std::string>& row : rows_of(*layer)) {
+      grid.rows.push_back({place});
+      grid.rows.back().insert(grid.rows.back().end(), row.begin(), row.end());
+      grid.rows.back().push_back(row[0] == kUpAlone     ? text(layer->up_candidate)
+                                 : row[0] == kDownAlone ? text(layer->down_candidate)
+                                                        : "");
+      place.clear();  // told once
+    }
+  }
+  return grid;
+}
+
+Json to_json(const TunedLayer& layer) {
+  const auto part = [](const Cell& cell, const Candidate& candidate, const Measurement& alone) -> Json {
+    return {{"cell", id(cell)}, {"candidate", to_json(candidate)}, {"measurement", to_json(alone)}};
+  };
+  Json json = {{"up", part(layer.up, layer.up_candidate, layer.up_measurement)},
+               {"down", part(layer.down, layer.down_candidate, layer.down_measurement)},
+               {"measurement", to_json(layer.measurement)},
+               {"rivals", json_list(layer.rivals)}};
+  if (const std::string reason = distrust(layer); !reason.empty()) json["untrusted"] = reason;
+  return json;
+}
+
+TunedLayer layer_from_json(const JsonAt& json, const TunedTable& table, const Catalog& catalog) {
+  TunedLayer layer;
+  layer.measurement = measurement_from_json(json["measurement"]);
+  layer.rivals = list_at(json["rivals"], [&](const JsonAt& rival) { return rival_from_json(rival, catalog); });
+  const auto read = [&](const JsonAt& part, Cell& cell, Candidate& candidate, Measurement& time) {
+    const auto entry = std::ranges::find_if(
+        table.entries, [&](const Entry& one) { return one.skipped.empty() && id(one.cell) == part["cell"].string(); });
+    if (entry == table.entries.end()) part["cell"].fail("no entry with a winner has this id");
+    cell = entry->cell;
+    candidate = candidate_from_json(part["candidate"], catalog);
+    require_runnable(candidate, cell.shape, table.device, part["candidate"]);
+    time = measurement_from_json(part["measurement"]);
+  };
+  read(json["up"], layer.up, layer.up_candidate, layer.up_measurement);
+  read(json["down"], layer.down, layer.down_candidate, layer.down_measurement);
+  if (layers_among({layer.up, layer.down}).empty()) json.fail("the two cells are not up and down of one layer");
+  return layer;
+}
+
+}  // namespace moetune

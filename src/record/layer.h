@@ -1,0 +1,48 @@
+// Layers of a table: up and down of the experts, tuned as one. Nothing here measures.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text/grid.h"
+#include "record/table/table.h"
+
+namespace moetune {
+
+/// Places of cells of up and of down that make a layer: feeds(), with the same tokens, routing and seed.
+std::vector<std::pair<size_t, size_t>> layers_among(const std::vector<Cell>& cells);
+
+/// Those whose cells have winners in the table.
+std::vector<const TunedLayer*> layers_of(const TunedTable& table);
+
+/// The layer of a cell of up or of down, or null.
+const TunedLayer* find_layer(const TunedTable& table, const Cell& cell);
+
+/// The table whose entries have the pairs of its layers for winners. Of those that were no winners the time is the
+/// part's, and there are no rivals.
+TunedTable with_layers(TunedTable table);
+/// The same, where of the shapes that layers have only the cells of layers are left, and no choices.
+TunedTable layers_alone(TunedTable table);
+
+/// Why the layer's times are too noisy to judge by, as a sentence; or empty.
+std::string distrust(const TunedLayer& layer);
+
+/// "qwen3-30b-a3b WHAT, bf16: 128 experts, top 8, hidden 2048, intermediate 768" of up and down, then the sharding.
+std::string title(const Shape& up, const Shape& down, std::string_view what);
+std::string title(const TunedLayer& layer);  // then the fusions
+
+/// What ran, its time, and how many times as fast the pair is: the pair, its parts, then the rivals.
+std::vector<std::vector<std::string>> rows_of(const TunedLayer& layer);
+
+/// "2 layers tuned as one: in 1 another pair is faster than the two winners." Empty without any.
+std::string layers_sentence(const TunedTable& table);
+
+/// A row a layer and what ran of it, with the candidates of the pair.
+Grid layers_grid(const TunedTable& table);
+
+Json to_json(const TunedLayer& layer);
+/// Errors name the place: cells that the table has no winner of or that make no layer, candidates that its device
+/// cannot run.
+TunedLayer layer_from_json(const JsonAt& json, const TunedTable& table, const Catalog& catalog);
+
+}  // namespace moetune

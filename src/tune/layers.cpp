@@ -1,0 +1,179 @@
+// Which pairs of candidates meet, and which of them is the layer's.
+#include "tune/layers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/stats.h"
+#include "record/layer.h"
+
+namespace moetune {
+namespace {
+
+constexpr size_t kTried = 3;  // candidates of a cell
+
+Contender pair_of(const Candidate& up, const Candidate& down) {
+  return {.baseline = "", .candidate = up, .down = down};
+}
+
+// One layer while it is measured.
+struct Bench {
+  Backend& backend;
+  const ContestRequest& request;
+  const ContestListener& listener;
+  const std::atomic<bool>& stop;
+  const Entry &up, &down;
+  Problem up_problem = make_problem(up.cell), down_problem = make_problem(down.cell);
+
+  void note(const std::string& text) const {
+    if (listener.note) listener.note(fmt::format("{}, then down: {}", id(up.cell), text));
+  }
+
+  void leave_out(const Contender& contender, const std::string& reason) const {
+    note(fmt::format("{} is left out: {}", text(contender), reason));
+  }
+
+  bool runs(const Contender& contender) const try {
+    const Verdict verdict = backend.verify(contender);
+    if (!verdict.ok) return leave_out(contender, verdict.reason), false;
+    backend.sample(contender, request.sample);
+    return true;
+  } catch (const CandidateFault& fault) {
+    return leave_out(contender, fault.what()), false;
+  }
+
+  Rounds rounds(std::vector<Contender>& contenders, const ContestRequest& how) const {
+    return measure_looks(
+        backend, contenders, how, stop, [&] { backend.load_layer(up_problem, down_problem); },
+        [&](const Contender& one, const std::string& reason) { leave_out(one, reason); });
+  }
+};
+
+// The fastest of the pairs in a few rounds; one that proves wrong is left out.
+Contender fastest(const Bench& bench, std::vector<Contender> pairs) {
+  ContestRequest few = bench.request;
+  few.rounds = kFewest, few.looks = 1;
+  while (pairs.size() > 1) {
+    const Rounds rounds = bench.rounds(pairs, few);
+    if (rounds.seconds.empty()) break;
+    const auto least =
+        std::ranges::min_element(rounds.seconds, {}, [](const auto& seconds) { return median(seconds); });
+    const Contender best = pairs[static_cast<size_t>(least - rounds.seconds.begin())];
+    if (bench.runs(best)) return best;
+    std::erase(pairs, best);
+  }
+  return pairs.empty() ? Contender{} : pairs[0];
+}
+
+using Named = std::vector<std::pair<std::string, Contender>>;
+
+// `rivals` are beside the pair of the winners and the `best` one.
+std::optional<TunedLayer> decide(const Bench& bench, const Contender& winners, const Contender& best, Named rivals) {
+  std::vector<Contender> contenders;
+  const auto add = [&](const Contender& one) {
+    if (std::ranges::find(contenders, one) == contenders.end()) contenders.push_back(one);
+  };
+  const auto alone_up = [](const Contender& pair) { return Contender{.baseline = "", .candidate = pair.candidate}; };
+  const auto alone_down = [](const Contender& pair) { return pair_of({}, pair.down); };
+  for (const Contender& pair : {best, winners}) add(pair), add(alone_up(pair)), add(alone_down(pair));
+  for (const auto& [name, rival] : rivals) add(rival);
+  const Rounds rounds = bench.rounds(contenders, bench.request);
+
+  const auto place = [&](const Contender& one) {
+    return static_cast<size_t>(std::ranges::find(contenders, one) - contenders.begin());
+  };
+  const auto ran = [&](const Contender& one) { return place(one) < rounds.seconds.size(); };
+  if (!ran(winners)) return std::nullopt;
+  const bool better = ran(best) && paired_ratio(rounds, place(best), place(winners)).high < 1;
+  const Contender& chosen = better ? best : winners;
+  if (!ran(alone_up(chosen)) || !ran(alone_down(chosen))) return std::nullopt;
+  if (better) rivals.emplace(rivals.begin(), "winners", winners);
+
+  const auto measured = [&](const Contender& one) { return summarise(rounds.blocks[place(one)]); };
+  TunedLayer layer{.up = bench.up.cell,
+                   .down = bench.down.cell,
+                   .up_candidate = chosen.candidate,
+                   .down_candidate = chosen.down,
+                   .measurement = measured(chosen),
+                   .up_measurement = measured(alone_up(chosen)),
+                   .down_measurement = measured(alone_down(chosen)),
+                   .rivals = {}};
+  for (const auto& [name, rival] : rivals)
+    if (ran(rival))
+      layer.rivals.push_back(
+          {.name = name,
+           .measurement = measured(rival),
+           .ratio = rival == chosen ? Estimate{1, 1, 1} : paired_ratio(rounds, place(chosen), place(rival))});
+  return layer;
+}
+
+std::optional<TunedLayer> measure(const Bench& bench) {
+  std::vector<Candidate> ups = bench.request.contenders({&bench.up}), downs = bench.request.contenders({&bench.down});
+  std::vector<Contender> pairs;  // the winners first
+  for (const Candidate& up : ups)
+    for (const Candidate& down : downs) pairs.push_back(pair_of(up, down));
+  const Contender winners = pairs[0];
+  Named rivals;
+  const Rival *up = find_rival(bench.up, "default"), *down = find_rival(bench.down, "default");
+  if (up && down) {
+    ups.push_back(up->candidate), downs.push_back(down->candidate);
+    rivals.emplace_back("default", pair_of(ups.back(), downs.back()));
+    if (std::ranges::find(pairs, rivals[0].second) == pairs.end()) pairs.push_back(rivals[0].second);
+  }
+  for (const std::string& name : bench.backend.baselines())
+    rivals.emplace_back(name, Contender{.baseline = name, .candidate = {}});
+  if (bench.listener.begins) bench.listener.begins(bench.up.cell, pairs.size());
+  bench.backend.compile(bench.up.cell.shape, ups);
+  bench.backend.compile(bench.down.cell.shape, downs);
+  bench.backend.load_layer(bench.up_problem, bench.down_problem);
+  if (!bench.runs(winners)) return std::nullopt;
+  const Contender best = fastest(bench, pairs);
+  std::erase_if(rivals, [&](const auto& rival) {
+    return rival.second != winners && rival.second != best && !bench.runs(rival.second);
+  });
+  return decide(bench, winners, best, std::move(rivals));
+}
+
+}  // namespace
+
+std::vector<Candidate> fastest_candidates(const Entry& entry, const JournalContents& journal) {
+  std::vector<Candidate> fastest = {entry.candidate};
+  const auto add = [&](const Candidate& one) {
+    if (fastest.size() < kTried && std::ranges::find(fastest, one) == fastest.end()) fastest.push_back(one);
+  };
+  if (const auto trials = journal.trials.find(id(entry.cell)); trials != journal.trials.end()) {
+    std::vector<const Trial*> right;
+    for (const Trial& trial : trials->second)
+      if (trial.status == Status::ok) right.push_back(&trial);
+    std::ranges::stable_sort(right, {}, [](const Trial* trial) { return trial->measurement.time.value; });
+    for (const Trial* trial : right) add(trial->candidate);
+  }
+  for (const Candidate& tie : entry.ties) add(tie);
+  return fastest;
+}
+
+std::vector<TunedLayer> measure_layers(const TunedTable& table, Backend& backend, const ContestRequest& request,
+                                       const ContestListener& listener, const std::atomic<bool>& stop) {
+  Entries won = all_entries(table);
+  std::erase_if(won, [](const Entry* entry) { return !entry->skipped.empty(); });
+  std::vector<TunedLayer> layers;
+  for (const auto& [up, down] : layers_among(mapped(won, &Entry::cell))) {
+    const Bench bench{backend, request, listener, stop, *won[up], *won[down]};
+    if (std::chrono::steady_clock::now() >= request.end)
+      bench.note("the time budget is spent: tune the layer with --append");
+    else if (!stop)
+      try {
+        if (std::optional<TunedLayer> layer = measure(bench))
+          layers.push_back(std::move(*layer));
+        else if (!stop)
+          bench.note("no layer: the winners do not run one after the other");
+      } catch (const OutOfMemory& error) {
+        bench.note(fmt::format("no layer: out of memory: {}", error.what()));
+      }
+  }
+  return layers;
+}
+
+}  // namespace moetune
