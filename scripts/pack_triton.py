@@ -359,10 +359,12 @@ def require_fields(kernel, where):
     require_known(kernel, ("function", "grid", "arguments", "constants", "options", "timed"), f"{where}: ")
     for field in {"arguments", "constants"} & set(kernel):
         if not isinstance(kernel[field], dict):
-            raise Wrong(f"describe(): {where}: '{field}' is a {type(kernel[field]).__name__}, not a dict by the kernel's parameters")
+            raise Wrong(f"describe(): {where}: '{field}' is a {type(kernel[field]).__name__}, "
+                        "not a dict by the kernel's parameters")
     sides = kernel["grid"] if isinstance(kernel["grid"], (list, tuple)) else [kernel["grid"]]
     if not 1 <= len(sides) <= 3 or not all(isinstance(side, (str, int)) for side in sides):
-        raise Wrong(f'describe(): {where}: \'grid\' is a formula or a list of up to three, such as ["ceil_div(n, 64)", "experts"], not {kernel["grid"]}')
+        raise Wrong(f"describe(): {where}: 'grid' is a formula or a list of up to three, such as "
+                    f'["ceil_div(n, 64)", "experts"], not {kernel["grid"]}')
     if not hasattr(kernel["function"], "arg_names"):
         raise Wrong(f"describe(): {where}: 'function' is no Triton kernel, which stands under @triton.jit")
 
@@ -370,8 +372,8 @@ def require_fields(kernel, where):
 def named_pointers(kernels):
     """What the arguments of kernels may point at, by all forms of an argument."""
     given = [value for kernel in kernels for value in kernel.get("arguments", {}).values()]
-    return ([value for value in given if isinstance(value, str)]
-            + [value[1]["pointer"] for value in given if isinstance(value, tuple) and len(value) == 3 and isinstance(value[1], dict) and "pointer" in value[1]])
+    typed = [value[1] for value in given if isinstance(value, tuple) and len(value) == 3 and isinstance(value[1], dict)]
+    return [value for value in given if isinstance(value, str)] + [value["pointer"] for value in typed if "pointer" in value]
 
 
 def complete(description, dtype):
@@ -382,7 +384,8 @@ def complete(description, dtype):
     require_fields(description["kernel"], "kernel")
     description.setdefault("variant", name_of(function).strip("_"))
     description.setdefault("summary", f"the Triton kernel {name_of(function)}")
-    if configs and isinstance(own := description.get("knobs", []), list) and all(isinstance(each, dict) and {"name", "values"} <= set(each) for each in own):
+    own = description.get("knobs", [])
+    if configs and isinstance(own, list) and all(isinstance(each, dict) and {"name", "values"} <= set(each) for each in own):
         candidates, knobs, flags = knobs_of(configs, function)
         if not {each["name"] for each in own} & {each["name"] for each in knobs}:  # those of describe() are more of them, or all there are
             more = [dict(zip([each["name"] for each in own], values)) for values in itertools.product(*(each["values"] for each in own))]
@@ -393,7 +396,8 @@ def complete(description, dtype):
     if isinstance(description.get("knobs"), list) and all(isinstance(each, dict) and "name" in each for each in description["knobs"]):
         names = [knob["name"] for knob in description["knobs"]]
         description.setdefault("options", [name for name in names if name in OPTIONS])
-        description.setdefault("constants", [name for name in names if name in function.arg_names and name not in description["kernel"]["arguments"]])
+        description.setdefault("constants", [name for name in names if name in function.arg_names
+                                             and name not in description["kernel"]["arguments"]])
     if not isinstance(description["prepare"], list):
         raise Wrong("describe(): 'prepare' is not a list of kernels")
     for place, step in enumerate(description["prepare"]):
@@ -404,16 +408,18 @@ def complete(description, dtype):
         description["prepare"] = [{
             "function": load(pathlib.Path(__file__).resolve().parent / "triton_moe.py").order_rows, "grid": "experts", "timed": False,
             "constants": {"CHUNK": 1024}, "arguments": {**own, "first_rows": "first_rows"}}, *description["prepare"]]
-        description["buffers"] = [*description["buffers"], *({"name": name, "bytes": f"max({ORDER[name]}, 1) * 4", "zeroed": False, "dtype": "int32"} for name in steps)]
+        description["buffers"] = [*description["buffers"], *({"name": name, "bytes": f"max({ORDER[name]}, 1) * 4", "zeroed": False,
+                                                              "dtype": "int32"} for name in steps)]
         used = [*used, "first_rows"]
     if "operands" not in description:
         if dtype not in ("bf16", "fp16") or any(each.get("op", "fwd") != "fwd" for each in description["computes"] if isinstance(each, dict)):
             raise Wrong(f"describe(): 'operands' is missing: {FIELDS['operands'][1]}. It may be left out for fwd in bf16 and fp16")
         kinds = {"x": dtype, "w": dtype, "y": dtype, "topk_weights": "fp32"}
-        description["operands"] = [{"name": name, "dtype": kinds.get(name, "int32"), "shape": shape, "access": "write" if name == "y" else "read"}
-                                   for name, shape in OPERANDS.items() if name in used]
+        description["operands"] = [{"name": name, "dtype": kinds.get(name, "int32"), "shape": shape,
+                                    "access": "write" if name == "y" else "read"} for name, shape in OPERANDS.items() if name in used]
     if isinstance(description["computes"], list) and all(isinstance(each, dict) for each in description["computes"]):
-        description["computes"] = [{"op": "fwd", "dtype": dtype, "fusion": "plain", "weighting": "none", **each} for each in description["computes"]]
+        plain = {"op": "fwd", "dtype": dtype, "fusion": "plain", "weighting": "none"}
+        description["computes"] = [{**plain, **each} for each in description["computes"]]
     return description
 
 
@@ -443,7 +449,7 @@ def with_sizes(description, cases):
         sets = dict.fromkeys(tuple((name, case[name]) for name in sorted(told)) for case in cases)
         others = " * ".join("min(" + " + ".join(f"max({name} - {value}, {value} - {name})" for name, value in each) + ", 1)" for each in sets)
         description["rules"] = [*description["rules"], {"zero": others, "reason": "the kernels were compiled for "
-                                + " and ".join(", ".join(f"{name} = {value}" for name, value in each) for each in sets)}]
+                                + " or ".join(", ".join(f"{name} = {value}" for name, value in each) for each in sets)}]
     return description
 
 
@@ -497,8 +503,8 @@ def described(path, dtype, options=(), cases=((),)):
     stored = {each["name"] for each in description["operands"] if each["access"] != "read"}
     for name in description["adds"]:
         if description["kernel"]["arguments"].get(name, (None, {}))[1].get("pointer") in stored:
-            raise Wrong(f"{name_of(description['kernel']['function'])} adds to {name}, which is set to zero before each launch (reset_to_zero of "
-                        "@triton.autotune): in a pack each element is stored once")
+            raise Wrong(f"{name_of(description['kernel']['function'])} adds to {name}, which is set to zero before each launch "
+                        "(reset_to_zero of @triton.autotune): in a pack each element is stored once")
     require_kernel(description["kernel"], "kernel", types, names | SIZES)
     description["prepare"] = list(description["prepare"])
     for place, step in enumerate(description["prepare"]):
@@ -517,8 +523,8 @@ def described(path, dtype, options=(), cases=((),)):
 
 
 # What a launch passes for parameters of usual names, in lower case and without _ptr: of the first that matches.
-USUAL = [(r"a|x|xs|input|inputs|hidden_states|lhs|tokens_ptr", '"x"'), (r"b|w|weights?|rhs|experts_weights?", '"w"'), (r"c|y|out|output", '"y"'),
-         (r"(group_|expert_)?(m_)?sizes|m_sizes|tokens_per_expert|split_sizes", '"m_sizes"'),
+USUAL = [(r"a|x|xs|input|inputs|hidden_states|lhs|tokens_ptr", '"x"'), (r"b|w|weights?|rhs|experts_weights?", '"w"'),
+         (r"c|y|out|output", '"y"'), (r"(group_|expert_)?(m_)?sizes|m_sizes|tokens_per_expert|split_sizes", '"m_sizes"'),
          (r"(m_|group_|expert_)?(offs|offsets|indptr)", '"first_rows"'), (r"(m_|group_)?(offset_)?ends", '"row_ends"'),
          (r"gather_(indices|idx|ids)|grouped_idx|sorted_(token_)?(idx|ids|indices)", '"gather_indices"'), (r"topk_weights?|routing_weights?", '"topk_weights"'),
          (r"expert_idxs", '"row_experts"'), (r"n|dim_n|out_features", '"n"'), (r"k|dim_k|in_features|hidden_size", '"k"'),

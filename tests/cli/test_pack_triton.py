@@ -226,8 +226,9 @@ def test_what_moetune_refuses_is_told_before_kernels_are_compiled(room):
     error = pack(room, "-o", "pack", "--kernel", own, code=2).stderr
     assert error.startswith("pack_triton.py: error: moetune does not take the pack\n- pack/pack.json: computes[0].fusion: 'permute' is not a fusion")
     assert not (room.path / "pack").exists()
-    assert "no configuration of @triton.autotune has these values" in pack(room, "-o", "pack", "--kernel", filled(room, "persistent"), "--size",
-                                                                           "experts=4", "--size", "processors=1", "--gemm", "64,64", "--set", "BLOCK_M=64", code=2).stderr
+    words = ["--size", "experts=4", "--size", "processors=1", "--gemm", "64,64", "--set", "BLOCK_M=64"]
+    error = pack(room, "-o", "pack", "--kernel", filled(room, "persistent"), *words, code=2).stderr
+    assert "no configuration of @triton.autotune has these values" in error
 
 
 @needs_triton
