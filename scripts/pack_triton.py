@@ -525,9 +525,9 @@ def described(path, dtype, options=(), cases=((),)):
 # What a launch passes for parameters of usual names, in lower case and without _ptr: of the first that matches.
 USUAL = [(r"a|x|xs|input|inputs|hidden_states|lhs|tokens_ptr", '"x"'), (r"b|w|weights?|rhs|experts_weights?", '"w"'),
          (r"c|y|out|output", '"y"'), (r"(group_|expert_)?(m_)?sizes|m_sizes|tokens_per_expert|split_sizes", '"m_sizes"'),
-         (r"(m_|group_|expert_)?(offs|offsets|indptr)", '"first_rows"'), (r"(m_|group_)?(offset_)?ends", '"row_ends"'),
-         (r"gather_(indices|idx|ids)|grouped_idx|sorted_(token_)?(idx|ids|indices)", '"gather_indices"'), (r"topk_weights?|routing_weights?", '"topk_weights"'),
-         (r"expert_idxs", '"row_experts"'), (r"n|dim_n|out_features", '"n"'), (r"k|dim_k|in_features|hidden_size", '"k"'),
+         (r"(m_|group_)?(offset_)?ends", '"row_ends"'), (r"topk_weights?|routing_weights?", '"topk_weights"'),
+         (r"gather_(indices|idx|ids)|grouped_idx|sorted_(token_)?(idx|ids|indices)", '"gather_indices"'), (r"expert_idxs", '"row_experts"'),
+         (r"n|dim_n|out_features", '"n"'), (r"k|dim_k|in_features|hidden_size", '"k"'),
          (r"m|total_(m|rows|tokens)|num_rows", '"rows"'), (r"e|g|num_experts|num_groups|n_experts|group_size", '"experts"'),
          (r"num_tokens", '"tokens"'), (r"top_?k|fan_out", '"top_k"'), (r"num_sms?", '"processors"'), (r"stride_(a|x)m", '"k"'),
          (r"stride_(b|w)e", '"n * k"'), (r"stride_(b|w)n", '"k"'), (r"stride_(c|y)m", '"n"'), (r"stride_(a|b|x|w)k|stride_(c|y)n", "1")]
@@ -566,6 +566,9 @@ def write_template(arguments):
         if parameter not in swept and parameter not in defaults_of(function):
             usual = [*USUAL, *((each, f'"{each}"') for each in [*OPERANDS, *ORDER])]
             guess = next((value for pattern, value in usual if re.fullmatch(pattern, short[parameter])), '"TODO"')
+            for end, offsets in (("+", '"first_rows"'), ("-", '"row_ends"')):  # offset + 1 behind an expert, or offset - 1 before it
+                if "off" in short[parameter] and re.search(rf"\b{parameter} \+ \w+ \{end} 1\b", getattr(function, "src", "")):
+                    guess = offsets
             guess = '"TODO"' if biased and re.fullmatch("b|stride_b.", short[parameter]) else guess
             lines += [""] * (len(lines[-1]) + len(parameter + guess) > 100)
             lines[-1] += f'"{parameter}": {guess}, '

@@ -20,6 +20,8 @@ SMALL = ["--set", "BLOCK_SIZE_M=16,64", "--set", "BLOCK_SIZE_N=64", "--set", "BL
 
 has_triton = subprocess.run([PYTHON, "-c", "import triton, torch"], capture_output=True).returncode == 0
 needs_triton = pytest.mark.skipif(not has_triton, reason="needs triton and torch")
+# Triton's interpreter makes numbers of arrays with one element, which numpy 2.4 refuses.
+interprets = subprocess.run([PYTHON, "-c", "import numpy; int(numpy.ones(1))"], capture_output=True).returncode == 0
 
 
 @pytest.fixture
@@ -46,6 +48,8 @@ def test_the_launches_that_are_described_compute_every_row(room, knobs, m_sizes)
 
 
 def interpret(room, *words):
+    if not interprets:
+        pytest.skip("Triton's interpreter needs numpy below 2.4")
     result = subprocess.run([PYTHON, "-B", SOURCE / "tests/cli/interpret_triton.py", *map(str, words)], capture_output=True, text=True,
                             env={**room.env, "TRITON_INTERPRET": "1"})
     assert result.stdout == "right\n", result.stdout + result.stderr
@@ -153,10 +157,10 @@ def test_a_template_of_an_autotuned_kernel_becomes_a_pack(room):
             ('"BLOCK_K": "TODO"', '"BLOCK_K": 32', "constant 'BLOCK_K': still TODO")]:
         assert sentence in pack(room, "-o", "pack", "--kernel", "own.py", code=2).stderr
         (room.path / "own.py").write_text((room.path / "own.py").read_text().replace(old, new))
-    interpret(room, "plain", "BLOCK_M=16,BLOCK_N=32,num_warps=4,num_stages=2", "16,0,1,33", 1, room.path / "own.py", "fp16")
     assert pack(room, "-o", "pack", "--kernel", "own.py", "--jobs", "1").stdout.startswith("pack: 2 of 2 candidates in 2 binaries")
     room.ok("validate", "pack")
     room.ok("compile", "--arch", "sm_90a", "--pack", "pack", "--variant", "grouped", "--model", "qwen3-30b-a3b")
+    interpret(room, "plain", "BLOCK_M=16,BLOCK_N=32,num_warps=4,num_stages=2", "16,0,1,33", 1, room.path / "own.py", "fp16")
 
 
 SIGNATURES = SOURCE / "tests/cli/files/signatures.py"
@@ -190,7 +194,6 @@ def filled(room, kernel, **arguments):
 ])
 def test_kernels_of_many_signatures_are_packed_by_what_their_launch_passes(room, kernel, more, knobs, candidates, binaries, sizes):
     own = filled(room, kernel, **more)
-    interpret(room, "plain", knobs, "16,0,1,33", 1, room.path / own, "fp16")
     words = [word for size in sizes for word in ("--size", size)]
     told = pack(room, "-o", "pack", "--kernel", own, "--gemm", "64,96", "--gemm", "96,32", *words, "--jobs", "1").stdout
     assert told.startswith(f"pack: {candidates} of {candidates} candidates in {binaries} binar")
@@ -206,6 +209,7 @@ def test_kernels_of_many_signatures_are_packed_by_what_their_launch_passes(room,
         assert "the kernels were compiled for " in room.error(2, *other)
     else:
         room.ok(*other)
+    interpret(room, "plain", knobs, "16,0,1,33", 1, room.path / own, "fp16")
 
 
 @needs_triton

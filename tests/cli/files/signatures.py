@@ -43,12 +43,12 @@ def persistent(x_ptr, w_ptr, y_ptr, m_sizes_ptr, NUM_EXPERTS: tl.constexpr, N: t
 @triton.autotune([triton.Config({"BLOCK_M": 16, "BLOCK_N": 32}, num_warps=4, num_stages=2),
                   triton.Config({"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 64}, num_warps=4, num_stages=2, maxnreg=128)], key=["n", "k"])
 @triton.jit
-def by_ends(A, stride_am, stride_ak, B, stride_be, stride_bn, stride_bk, C, stride_cm, stride_cn, bias_ptr, m_ends, n, k,
+def by_ends(A, stride_am, stride_ak, B, stride_be, stride_bn, stride_bk, C, stride_cm, stride_cn, bias_ptr, m_offsets, n, k,
             BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr = 32):
-    # A grid of two sides over tiles and experts; m_ends [experts] are int64 elsewhere.
+    # A grid of two sides over tiles and experts; m_offsets [experts] is where their rows end, in int64 elsewhere.
     expert = tl.program_id(1).to(tl.int64)
-    first = tl.load(m_ends + expert - 1, mask=expert > 0, other=0).to(tl.int64)
-    end = tl.load(m_ends + expert).to(tl.int64)
+    first = tl.load(m_offsets + expert - 1, mask=expert > 0, other=0).to(tl.int64)
+    end = tl.load(m_offsets + expert).to(tl.int64)
     tiles_n = tl.cdiv(n, BLOCK_N)
     rows = first + tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(0) % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
