@@ -141,7 +141,7 @@ class CudaBackend : public Backend {
     const auto sets_of = [&](Loaded& part, const Contender& of_part) {
       return multiplied_by(part, of_part).operands.sets;
     };
-    const LayerParts parts = loaded.down ? parts_of(contender) : LayerParts{.up = contender};
+    const LayerParts parts = loaded.down ? parts_of(contender) : LayerParts{contender, {}};
     int sets = std::numeric_limits<int>::max();
     if (parts.up) sets = sets_of(loaded, *parts.up);
     if (parts.down) sets = std::min(sets, sets_of(*loaded.down, *parts.down));
