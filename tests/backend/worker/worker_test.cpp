@@ -106,6 +106,25 @@ TEST_F(Worker, ACrashIsTheCandidatesAndTheRunGoesOn) {
   EXPECT_EQ(count("load"), 2);  // the new worker has what the old one had
 }
 
+TEST_F(Worker, ANewWorkerGetsTheWholeLayer) {
+  auto backend = open("crash-sample=then cpu block_m=24");
+  backend->load_layer(problem_, problem_);
+  const auto pair_of = [](const Candidate& up, const Candidate& down) {
+    return Contender{.baseline = "", .candidate = up, .down = down};
+  };
+  EXPECT_TRUE(backend->verify(pair_of(cpu(24), cpu(48))).ok);
+  const CandidateFault fault = fault_of([&] { backend->sample(pair_of(cpu(48), cpu(24)), {}); });
+  EXPECT_EQ(fault.status, Status::crashed);
+  EXPECT_EQ(backend->sample(pair_of(cpu(24), cpu(48)), {.blocks = 2}).size(), 2U);
+  EXPECT_EQ(backend->sample(pair_of({}, cpu(48)), {}).size(), 1U);
+  EXPECT_EQ(count("load_layer"), 2);
+  EXPECT_EQ(count("references"), 0) << "a layer has none";
+  backend->load(problem_);
+  EXPECT_TRUE(backend->verify(contender(cpu(48))).ok);
+  EXPECT_EQ(count("load"), 3);
+  EXPECT_EQ(count("references"), 1);
+}
+
 TEST_F(Worker, AFloodOnStandardErrorNeitherBlocksNorFillsMemory) {
   auto backend = loaded("crash=block_m=24;say=" + std::string(20000, 'x') + " the end");
   const CandidateFault fault = fault_of([&] { backend->verify(contender(cpu(24))); });
