@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/group.h"
 #include "base/text/units.h"
@@ -29,32 +30,36 @@ void take(TunedTable& table, const Cell& cell, const Candidate& candidate, const
   entry->code.clear(), entry->rivals.clear(), entry->ties.clear();
 }
 
+bool has_winners(const TunedTable& table, const TunedLayer& layer) {
+  return std::ranges::all_of(std::array{&layer.up, &layer.down}, [&](const Cell* cell) {
+    const Entry* entry = find_entry(table, *cell);
+    return entry && entry->skipped.empty();
+  });
+}
+
 }  // namespace
 
 std::vector<std::pair<size_t, size_t>> layers_among(const std::vector<Cell>& cells) {
   std::vector<std::pair<size_t, size_t>> layers;
   for (size_t up = 0; up < cells.size(); ++up)
     for (size_t down = 0; down < cells.size(); ++down) {
-      Cell other = cells[up];
-      other.shape = cells[down].shape;
-      if (other == cells[down] && feeds(cells[up].shape, cells[down].shape)) layers.emplace_back(up, down);
+      const Cell &one = cells[up], &other = cells[down];
+      if (one.tokens == other.tokens && one.routing == other.routing && one.seed == other.seed &&
+          feeds(one.shape, other.shape))
+        layers.emplace_back(up, down);
     }
   return layers;
 }
 
 std::vector<const TunedLayer*> layers_of(const TunedTable& table) {
-  const auto won = [&](const Cell& cell) {
-    const Entry* entry = find_entry(table, cell);
-    return entry && entry->skipped.empty();
-  };
   std::vector<const TunedLayer*> layers = pointers_to(table.layers);
-  std::erase_if(layers, [&](const TunedLayer* layer) { return !won(layer->up) || !won(layer->down); });
+  std::erase_if(layers, [&](const TunedLayer* layer) { return !has_winners(table, *layer); });
   return layers;
 }
 
 const TunedLayer* find_layer(const TunedTable& table, const Cell& cell) {
-  for (const TunedLayer* layer : layers_of(table))
-    if (layer->up == cell || layer->down == cell) return layer;
+  for (const TunedLayer& layer : table.layers)
+    if ((layer.up == cell || layer.down == cell) && has_winners(table, layer)) return &layer;
   return nullptr;
 }
 
@@ -145,15 +150,16 @@ Json to_json(const TunedLayer& layer) {
   return json;
 }
 
-TunedLayer layer_from_json(const JsonAt& json, const TunedTable& table, const Catalog& catalog) {
+TunedLayer layer_from_json(const JsonAt& json, const TunedTable& table, const std::map<std::string, size_t>& places,
+                           const Catalog& catalog) {
   TunedLayer layer;
   layer.measurement = measurement_from_json(json["measurement"]);
   layer.rivals = list_at(json["rivals"], [&](const JsonAt& rival) { return rival_from_json(rival, catalog); });
   const auto read = [&](const JsonAt& part, Cell& cell, Candidate& candidate, Measurement& time) {
-    const auto entry = std::ranges::find_if(
-        table.entries, [&](const Entry& one) { return one.skipped.empty() && id(one.cell) == part["cell"].string(); });
-    if (entry == table.entries.end()) part["cell"].fail("no entry with a winner has this id");
-    cell = entry->cell;
+    const auto place = places.find(part["cell"].string());
+    if (place == places.end() || !table.entries[place->second].skipped.empty())
+      part["cell"].fail("no entry with a winner has this id");
+    cell = table.entries[place->second].cell;
     candidate = candidate_from_json(part["candidate"], catalog);
     require_runnable(candidate, cell.shape, table.device, part["candidate"]);
     time = measurement_from_json(part["measurement"]);

@@ -1,5 +1,6 @@
 // Layers of a table: up and down of the experts, tuned as one. Nothing here measures.
 #pragma once
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,8 +42,9 @@ std::string layers_sentence(const TunedTable& table);
 Grid layers_grid(const TunedTable& table);
 
 Json to_json(const TunedLayer& layer);
-/// Errors name the place: cells that the table has no winner of or that make no layer, candidates that its device
-/// cannot run.
-TunedLayer layer_from_json(const JsonAt& json, const TunedTable& table, const Catalog& catalog);
+/// `places` are those of the table's entries by their ids. Errors name the place: cells that the table has no winner of
+/// or that make no layer, candidates that its device cannot run.
+TunedLayer layer_from_json(const JsonAt& json, const TunedTable& table, const std::map<std::string, size_t>& places,
+                           const Catalog& catalog);
 
 }  // namespace moetune

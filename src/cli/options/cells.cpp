@@ -386,13 +386,17 @@ std::vector<Cell> all_cells(const CellOptions& options) {
                                         model.name),
                             "tune them apart with --projection up,down");
     const std::vector<Cell> cells = all_cells(parts);
-    for (const Cell& up : cells)
-      if (std::ranges::none_of(
-              cells, [&](const Cell& down) { return feeds(up.shape, down.shape) || feeds(down.shape, up.shape); }))
+    const Shape* known = nullptr;
+    for (const Cell& cell : cells) {
+      if (known && *known == cell.shape) continue;
+      known = &cell.shape;
+      const auto fits = [&](const Cell& other) { return feeds(*known, other.shape) || feeds(other.shape, *known); };
+      if (std::ranges::none_of(cells, fits))
         throw request_error(
             fmt::format("--projection ffn: down of {} does not read what up writes: a pass quantises it",
-                        format_word(up.shape.layer)),
+                        format_word(known->layer)),
             "tune them apart with --projection up,down");
+    }
     return cells;
   }
   const std::vector<Projection> projections =

@@ -288,7 +288,8 @@ TunedTable table_from_json(const JsonAt& json, const Catalog& catalog) {
   if (json.has("sweep")) table.sweep = sweep_from_json(json["sweep"], seen);
   if (json.has("choices")) table.choices = choices_of(json["choices"], table, catalog);
   if (json.has("layers"))
-    table.layers = list_at(json["layers"], [&](const JsonAt& layer) { return layer_from_json(layer, table, catalog); });
+    table.layers =
+        list_at(json["layers"], [&](const JsonAt& layer) { return layer_from_json(layer, table, seen, catalog); });
   if (json.has("updates")) table.updates = list_at(json["updates"], update_from_json);
   return table;
 }
