@@ -216,6 +216,12 @@ def test_a_knob_that_came_with_the_change_has_its_default(planted):
     assert "block_m=32 fast=yes depth=2" in " ".join(result.stdout.split())
 
 
+def test_tune_tells_the_check_with_its_packs(planted):
+    made_pack(planted, "new")
+    tuned = planted.ok("tune", "--device", "cuda", *LAYER, "--tokens", "64", "--pack", "new", "--variant", "toy", "-o", "t.json", env=H200)
+    assert tuned.stdout.endswith("Next: moetune check t.json --pack new\n")
+
+
 def test_two_exports_are_raced_cell_by_cell(planted):
     if not (exporter := pathlib.Path(BINARY).parent / "export_main").exists():
         pytest.skip("built without the CUDA toolkit")

@@ -256,7 +256,11 @@ std::string next_command(const TuneOptions& options, const Invocation& invocatio
     return fmt::format("moetune merge {}.*-of-{}{} -o {}", shell_quoted((path.parent_path() / path.stem()).string()),
                        options.part.count, path.has_extension() ? shell_quoted(path.extension().string()) : "", whole);
   }
-  if (complete) return "moetune check " + shell_quoted(options.output);
+  if (complete) {
+    std::vector<std::string> check = {"moetune", "check", options.output};
+    for (const std::string& pack : options.device.packs) check.insert(check.end(), {"--pack", pack});
+    return shell_line(check);
+  }
   std::vector<std::string> argv = invocation.argv;
   if (!options.resume) argv.push_back("--resume");
   if (!options.part.source.empty()) argv.insert(argv.end(), {"--shard", text(options.part)});
