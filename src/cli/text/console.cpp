@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -35,9 +36,9 @@ bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0
 void tell_sentence(const Terminal& terminal, std::string_view program, Tone tone, std::string_view word,
                    std::string_view sentence) {
   const std::vector<std::string> lines =
-      lines_of(fmt::format("{}{} {}", program, word, printable(sentence)), terminal.error_columns);
-  std::string text = fmt::format("{}\n", fmt::join(lines, "\n"));
-  text.replace(program.size(), word.size(), colored(terminal, tone, word));
+      lines_of(fmt::format("{}{} {}", program, word, printable(sentence)), std::max(0, terminal.error_columns - 2));
+  std::string text = fmt::format("{}\n", fmt::join(lines, "\n  "));
+  text.replace(text.find(word), word.size(), colored(terminal, tone, word));
   write_all(STDERR_FILENO, text);
 }
 
