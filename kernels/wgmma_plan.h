@@ -106,7 +106,7 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
 
 /// The same of sums that are promoted, with those of wgmma.
 constexpr int max_promoted_sums(const WgmmaKnobs& k) {
-  if (k.consumers == 3) return 128;
+  if (k.consumers == 3) return copies_rows(k) ? 112 : 128;
   if (k.split > 1) return 96;
   if (copies_rows(k)) return 144;
   const bool aligned = k.block_n % 64 == 0 || kScaleBlock % k.block_n == 0;

@@ -352,20 +352,27 @@ TEST_P(CompileTest, WgmmaDefaultsOfLargeTiles) {
       {Op::dw, Projection::down, {.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}}};
   std::set<std::string> seen;
   std::vector<std::string> units, names;
+  const auto add = [&](const char* model, Op op, Projection projection, const Fusion& fusion, ScaleKind scales) {
+    for (const char* routing : {"uniform", "zipf:1.0"}) {
+      Cell cell;
+      const Dtype dtype = scales == ScaleKind::none ? Dtype::bf16 : Dtype::fp8;
+      cell.shape = {.layer = make_layer(find_model(model), projection, dtype, 1, 1), .op = op, .fusion = fusion};
+      cell.shape.layer.scales = scales;
+      cell.tokens = 4096;
+      cell.routing = parse_routing(routing);
+      const Candidate candidate = find_variant("wgmma").fallback(make_problem(cell), device_of_arch(GetParam()));
+      const std::string unit = find_variant("wgmma").unit(candidate, cell.shape);
+      if (!seen.insert(unit).second) continue;
+      units.push_back(unit);
+      names.push_back(id(cell) + ": " + text(candidate));
+    }
+  };
   for (const char* model : {"mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"})
-    for (const auto& [op, projection, fusion] : kinds)
-      for (const char* routing : {"uniform", "zipf:1.0"}) {
-        Cell cell;
-        cell.shape = {
-            .layer = make_layer(find_model(model), projection, Dtype::bf16, 1, 1), .op = op, .fusion = fusion};
-        cell.tokens = 4096;
-        cell.routing = parse_routing(routing);
-        const Candidate candidate = find_variant("wgmma").fallback(make_problem(cell), device_of_arch(GetParam()));
-        const std::string unit = find_variant("wgmma").unit(candidate, cell.shape);
-        if (!seen.insert(unit).second) continue;
-        units.push_back(unit);
-        names.push_back(id(cell) + ": " + text(candidate));
-      }
+    for (const auto& [op, projection, fusion] : kinds) add(model, op, projection, fusion, ScaleKind::none);
+  for (const ScaleKind scales : {ScaleKind::block, ScaleKind::channel})
+    for (const char* model : {"mixtral-8x7b", "qwen3-30b-a3b"})
+      for (const auto& [op, projection, fusion] : kinds)
+        if (op == Op::fwd) add(model, op, projection, fusion, scales);
   EXPECT_GT(units.size(), 15u);
   expect_units_compile(units, names);
 }
