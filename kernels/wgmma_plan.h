@@ -106,9 +106,15 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
 
 /// The same of sums that are promoted, with those of wgmma.
 constexpr int max_promoted_sums(const WgmmaKnobs& k) {
-  if (k.consumers == 3) return copies_rows(k) ? 112 : 128;
+  const bool first = k.gather == Gather::first, rows = k.tma_store == TmaStore::rows;
+  if (k.consumers == 3) {
+    const bool stores_boxes = k.tma_store == TmaStore::boxes && !k.swap;
+    const bool together = by_pointers(k) ? !rows : k.cluster != Cluster::none && (k.pace == Pace::common || rows);
+    return copies_rows(k) || first || stores_boxes || together || k.split != 1 ? 112 : 128;
+  }
   if (k.split > 1) return 96;
   if (copies_rows(k)) return 144;
+  if (first) return 176;
   const bool aligned = k.block_n % 64 == 0 || kScaleBlock % k.block_n == 0;
   return aligned && !by_pointers(k) && !(k.swap && k.in_flight > 0 && groups(k) > 1) ? 192 : 176;
 }
@@ -288,7 +294,8 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   if (p.w_scale_bytes > 0) l.w_scales = memory.add({p.w_scale_bytes, kScalesAlign}, k.stages);
   if (p.x_scale_bytes > 0) l.x_scales = memory.add({p.x_scale_bytes, kScalesAlign}, k.stages);
-  if (!p.stores_sums) l.staging = memory.add({2, kSwizzleAlign}, k.consumers * staging(k, p.joins).buffers * staging(k, p.joins).buffer);
+  if (!p.stores_sums)
+    l.staging = memory.add({2, kSwizzleAlign}, k.consumers * staging(k, p.joins).buffers * staging(k, p.joins).buffer);
   const bool mixes = k.mix > 0;
   l.scheduler = memory.add(p.sums_rows && mixes ? extent<GridWalk<GridFromBothEnds>>()
                            : p.sums_rows        ? extent<GridWalk<GridByRows>>()
