@@ -70,6 +70,7 @@ void set_operands(Product& p, const Problem& problem) {
       p.ragged = Axis::m, p.n = layer.n, p.k = layer.k;
       p.weighting = Weighting::rounded_result;
       if (is_gated(fusion)) p.d.columns /= 2;
+      if (p.d.type.dtype == Dtype::fp8) p.d.type.scales = block_scales(1, 128);
       if (fusion.bias)
         p.bias = {.matrix = LayerMatrix::bias,
                   .type = p.d.type,
@@ -147,7 +148,7 @@ ScaledBlock scaled_block(const Product& p, const Operand& operand) {
 }  // namespace
 
 std::string_view name(LayerMatrix matrix) {
-  constexpr std::string_view kNames[] = {"X", "W", "Y", "dX", "dW", "dY", "dweights", "bias", "H", "dH"};
+  constexpr std::string_view kNames[] = {"X", "W", "Y", "dX", "dW", "dY", "dweights", "bias", "H", "dH", "y_scales"};
   return kNames[static_cast<size_t>(matrix)];
 }
 
@@ -244,10 +245,18 @@ JoinedColumns joined(const Product& product, int64_t column) {
 Product without_finish(const Product& product) {
   Product plain = product;
   plain.d.columns = product.n;
+  if (quantises(product)) plain.d.type = plain_type(Dtype::bf16);
   plain.activation = Activation::none, plain.interleaved = false;
   plain.bias.reset();
   plain.gate_gradient.reset();
   return plain;
+}
+
+Operand scales_of_result(const Product& product) {
+  Operand scales = product.d;
+  scales.matrix = LayerMatrix::y_scales, scales.type = plain_type(Dtype::fp32);
+  scales.columns = ceil_divide(product.d.columns, product.d.type.scales.columns);
+  return scales;
 }
 
 double activate(Activation activation, double gate, double up) {

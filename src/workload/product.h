@@ -13,8 +13,8 @@
 namespace moetune {
 
 /// The matrices of a layer.
-enum class LayerMatrix { x, w, y, dx, dw, dy, dweights, bias, h, dh };
-std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", "dW", "dY", "dweights", "bias", "H", "dH"
+enum class LayerMatrix { x, w, y, dx, dw, dy, dweights, bias, h, dh, y_scales };
+std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", ..., "dweights", "bias", "H", "dH", "y_scales"
 
 /// Axes of the product D_e[M, N] = sum over K of A_e[M, K] * B_e[N, K].
 enum class Axis { m, n, k };
@@ -23,7 +23,8 @@ std::string_view name(RowOrder order);  // as the enumerator
 
 /// Scales of an operand: the value of an element is element * scale. Blocks of an operand with one matrix an expert
 /// restart with each expert; those of a ragged one are counted over its rows in memory. Groups along k are blocks of
-/// one row: they scale W before it is rounded to the stage's dtype, other scales multiply sums. D has none.
+/// one row: they scale W before it is rounded to the stage's dtype, other scales multiply sums. D has none, or as a
+/// quantised result those of 1x128, which are a result too.
 struct Scales {
   ScaleKind kind = ScaleKind::none;
   int64_t rows = 0, columns = 0;  // of a block
@@ -144,9 +145,15 @@ inline JoinedColumns pair_at(bool interleaved, int64_t columns, int64_t column) 
 }
 /// Whether sums get a bias or an activation before they are weighted.
 inline bool is_finished(const Product& product) { return product.bias || joins_gates(product); }
+/// Whether rows of D are quantised: a scale is the largest magnitude of its elements (kLeastMost at least) / kMostFp8,
+/// and these are act(gate) * up in fp32 divided by it, rounded once.
+inline bool quantises(const Product& product) { return has_scales(product.d.type); }
+constexpr float kMostFp8 = 448, kLeastMost = 1e-10F;
+/// The scales of such a D, as an operand: [rows of D in memory, ceil(columns / 128)] in fp32.
+Operand scales_of_result(const Product& product);
 /// Whether results depend on an exponential, which isn't exact.
 inline bool has_activation(const Product& product) { return product.activation != Activation::none; }
-/// The same product without them: D has N columns.
+/// The same product without them: D has N columns, in bf16 if it was quantised.
 Product without_finish(const Product& product);
 
 /// Whether it is gathered, scattered or weighted by row: a plain GEMM needs its rows moved before or after.

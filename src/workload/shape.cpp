@@ -54,9 +54,15 @@ void require_format(const Shape& shape) {
   if (layer.fast_sums && layer.scales == ScaleKind::block)
     throw request_error("fp8 with scales of blocks has no fast sums",
                         "a block ends every 128 of k; use scales of channels or tensors");
-  if (layer.out_dtype != Dtype::bf16 && layer.out_dtype != Dtype::fp16)
+  if (layer.out_dtype == Dtype::bf16 || layer.out_dtype == Dtype::fp16) return;
+  const bool in_blocks = layer.dtype == Dtype::fp8 && scales == ScaleKind::block && layer.out_dtype == Dtype::fp8;
+  if (!in_blocks)
     throw request_error(fmt::format("Y of {} cannot be {}", name(layer.dtype), name(layer.out_dtype)),
-                        "use bf16 or fp16");
+                        layer.out_dtype == Dtype::fp8 ? "use bf16 or fp16; fp8 belongs to fp8 with scales of blocks"
+                                                      : "use bf16 or fp16");
+  if (!joins_gates(shape) || shape.fusion.bias)
+    throw request_error(fmt::format("Y cannot be fp8 {}", shape.fusion.bias ? "with a bias" : "without an activation"),
+                        "it belongs to fwd of up with --gated and without --bias: its rows are what down reads");
 }
 
 void require_valid_gate(const Shape& shape) {
@@ -143,7 +149,8 @@ std::string format_word(const Layer& layer) {
   const bool of_channels = layer.dtype == Dtype::int8 || layer.dtype == Dtype::int8_w8a8;  // which have no others
   if (!is_quantised(layer.dtype)) return std::string(name(layer.dtype));
   return fmt::format("{}{}{}{}", name(layer.dtype), of_channels ? "" : fmt::format("-{}", name(layer.scales)),
-                     layer.out_dtype == Dtype::bf16 ? "" : "-fp16", layer.fast_sums ? "-fast" : "");
+                     layer.out_dtype == Dtype::bf16 ? "" : fmt::format("-{}", name(layer.out_dtype)),
+                     layer.fast_sums ? "-fast" : "");
 }
 
 Dtype result_dtype(const Layer& layer) { return is_quantised(layer.dtype) ? layer.out_dtype : layer.dtype; }

@@ -41,9 +41,10 @@ struct Layer {
   // of an expert's W; those of groups along k are of out_dtype. Sums of fp8 are promoted to fp32 every 128 of k, unless
   // they are fast: those stay in the tensor core's registers.
   ScaleKind scales = ScaleKind::none;
-  Dtype out_dtype = Dtype::bf16;  // of Y, and of X where W alone is quantised: bf16 or fp16
-  bool fast_sums = false;         // only of fp8 without scales of blocks
-  int64_t zero_experts = 0;       // numbered after `experts`: a router picks among both, no rank has rows of these
+  // Of Y, and of X where W alone is quantised: bf16 or fp16; or fp8 with fp32 scales of 1x128, see require_valid.
+  Dtype out_dtype = Dtype::bf16;
+  bool fast_sums = false;    // only of fp8 without scales of blocks
+  int64_t zero_experts = 0;  // numbered after `experts`: a router picks among both, no rank has rows of these
   Gate gate = {};
 
   int64_t local_experts() const { return experts / ep; }
@@ -154,9 +155,10 @@ inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 /// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x,
 /// weight_gradient without dx and topk_weights, an activation of other than fwd of up and dx of down, of a model that
 /// isn't gated, with another or with topk_weights, interleaved without one, bias without fwd, quantised dtypes with
-/// another op than fwd, other scales than theirs or another Y than bf16 and fp16, fast sums of others than fp8 or of
-/// blocks, scales of other dtypes, groups that don't divide k, zero points with an odd n, experts over kMaxExperts, n
-/// or k over kMaxSide, E*n*k over 2^46, a model name that is empty, contains '/' or is not printable.
+/// another op than fwd, other scales than theirs or another Y than bf16 and fp16 (fp8 of fp8 in blocks with an
+/// activation and without a bias), fast sums of others than fp8 or of blocks, scales of other dtypes, groups that don't
+/// divide k, zero points with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name
+/// that is empty, contains '/' or is not printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

@@ -519,6 +519,29 @@ TEST(Product, OfGatesHasHalfAsManyColumns) {
   EXPECT_EQ(bytes(plain) - bytes(p), static_cast<double>(6 * p.n - 2 * p.bias->rows * p.n));
   EXPECT_EQ(without_finish(p), plain);
 }
+TEST(Product, OfFp8ResultsHasScalesOfThem) {
+  Problem problem = small(Op::fwd, {.permute_x = true, .silu = true});
+  problem.shape.layer.n = 2 * 160, problem.shape.layer.dtype = Dtype::fp8,
+  problem.shape.layer.scales = ScaleKind::block;
+  const Product plain = product_of(problem);
+  problem.shape.layer.out_dtype = Dtype::fp8;
+  const Product p = product_of(problem);
+  EXPECT_TRUE(quantises(p) && !quantises(plain));
+  const Operand scales = scales_of_result(p);
+  EXPECT_EQ(scales.rows, p.d.rows);
+  EXPECT_EQ(scales.columns, 2);
+  EXPECT_EQ(scales.type, plain_type(Dtype::fp32));
+  EXPECT_EQ(bytes(plain) - bytes(p), 6.0 * (160 - 2 * 4));
+  EXPECT_EQ(in_expert_order(p).d.type, plain_type(Dtype::bf16));
+  problem.shape.layer = {
+      .model = "custom", .projection = Projection::down, .experts = 4, .top_k = 2, .n = 10, .k = 160};
+  problem.shape.layer.dtype = Dtype::fp8, problem.shape.layer.scales = ScaleKind::block;
+  problem.shape.fusion = {.permute_y = true, .topk_weights = true};
+  const Product down = product_of(problem);  // reads both as they are
+  EXPECT_EQ(down.a.type, p.d.type);
+  EXPECT_EQ(down.a.rows, p.d.rows);
+  EXPECT_EQ(scale_count(down, down.a), scales.rows * scales.columns);
+}
 TEST(Product, ThatSumsSlotsWritesEveryTokenOnce) {
   const Product by_slot = product(Op::dx, {.permute_x = true});
   const Product summed = product(Op::dx, {.permute_x = true, .sum_slots = true});

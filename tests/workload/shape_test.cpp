@@ -129,6 +129,11 @@ TEST(ShapeJson, HasTheFormatOfFp8) {
   Shape groups = shape;
   groups.layer.dtype = Dtype::int4, groups.layer.scales = ScaleKind::group32, groups.layer.fast_sums = false;
   EXPECT_EQ(shape_from_json(JsonAt(to_json(groups), "test")), groups);
+  Shape quantised = shape;
+  quantised.layer.scales = ScaleKind::block, quantised.layer.out_dtype = Dtype::fp8;
+  quantised.layer.fast_sums = false, quantised.fusion.silu = true;
+  EXPECT_EQ(shape_from_json(JsonAt(to_json(quantised), "test")), quantised);
+  EXPECT_EQ(format_word(quantised.layer), "fp8-block-fp8");
   Shape plain = shape;
   plain.layer.dtype = Dtype::bf16, plain.layer.scales = ScaleKind::none;
   EXPECT_FALSE(to_json(plain).contains("scales"));
@@ -171,6 +176,19 @@ TEST(RequireValid, LeavesGatesToForwardOfUpAndDxOfDown) {
             "the experts of nemotron have no gate");
 }
 
+TEST(RequireValid, LeavesFp8ResultsToGatesOfBlocks) {
+  const auto with = [](const Fusion& fusion, ScaleKind scales, Dtype dtype = Dtype::fp8) {
+    return refusal([&](Shape& s) {
+      s.fusion = fusion, s.layer.dtype = dtype, s.layer.scales = scales, s.layer.out_dtype = Dtype::fp8;
+    });
+  };
+  EXPECT_EQ(with({.permute_x = true, .silu = true}, ScaleKind::block).what, "");
+  EXPECT_EQ(with({.by_slot = true, .gpt_oss = true, .interleaved = true}, ScaleKind::block).what, "");
+  EXPECT_EQ(with({}, ScaleKind::block).what, "Y cannot be fp8 without an activation");
+  EXPECT_EQ(with({.silu = true, .bias = true}, ScaleKind::block).what, "Y cannot be fp8 with a bias");
+  EXPECT_EQ(with({.silu = true}, ScaleKind::channel).what, "Y of fp8 cannot be fp8");
+  EXPECT_EQ(with({.silu = true}, ScaleKind::group32, Dtype::int4).what, "Y of int4 cannot be fp8");
+}
 TEST(RequireValid, LeavesAccumulationAndFp32ResultsToDw) {
   for (const Op op : {Op::fwd, Op::dx}) {
     const Caught error = refusal([&](Shape& s) { s.op = op, s.fusion.accumulate = true; });

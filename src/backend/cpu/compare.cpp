@@ -33,6 +33,10 @@ constexpr double kTailNoise = 8 * 0x1p-24;
 // An error of a gate or an up is multiplied by the other, which is up to six times its rms.
 constexpr double kGatedNoise = 10;
 
+// A quantised element may round the other way beside a tie, because its scale is rounded too; kLeastFp8 is the distance
+// of the smallest elements.
+constexpr double kUlpsBesideTie = 0.51, kLeastFp8 = 0x1p-9;
+
 /// What is wrong with some rows of a result, and how far off the rest is.
 struct Tally {
   int64_t wrong = 0;
@@ -58,8 +62,8 @@ struct Tally {
 
 /// A result and where its rows come from.
 struct Result {
-  Result(const Product& p, const Operand& o, const Output& written)
-      : product(p), operand(o), output(written), sources(static_cast<size_t>(o.rows), -1) {
+  Result(const Product& p, const Operand& o, const Output& written, const Output* scales_of_it)
+      : product(p), operand(o), output(written), scales(scales_of_it), sources(static_cast<size_t>(o.rows), -1) {
     const std::vector<int64_t> rows = result_map(product, operand);
     for (size_t row = 0; row < rows.size(); ++row) sources[static_cast<size_t>(rows[row])] = static_cast<int64_t>(row);
   }
@@ -67,11 +71,17 @@ struct Result {
   const Product& product;
   const Operand& operand;
   const Output& output;
+  const Output* scales;          // null without
   std::vector<int64_t> sources;  // [rows in memory] row of the reference, -1 where nothing may be written
   int64_t n = operand.columns;
 
   int64_t elements() const { return result_rows(product, operand) * n; }
   const std::byte* row(int64_t index) const { return output.data() + index * n * size_bytes(operand.type.dtype); }
+  float scale(int64_t index, int64_t column) const {
+    if (!scales) return 1;
+    const int64_t width = operand.type.scales.columns;
+    return reinterpret_cast<const float*>(scales->data())[index * ((n + width - 1) / width) + column / width];
+  }
   bool is_unwritten(int64_t index, int64_t column) const {
     uint16_t halves[2] = {kUnwritten, kUnwritten};
     const auto element = static_cast<size_t>(size_bytes(operand.type.dtype));
@@ -80,7 +90,8 @@ struct Result {
   }
 };
 
-/// is_wrong(row of the reference, value there, value in the result, tally) for every element that must be written. Of
+/// is_wrong(row of the reference, value there, element of the result, its scale, tally) for every element that must be
+/// written. Of
 /// the reference, elements of `dtype`. Others must be unwritten.
 template <class IsWrong>
 Tally scan(const Result& result, Dtype dtype, const std::byte* wanted, ThreadPool& pool, IsWrong&& is_wrong) {
@@ -99,9 +110,10 @@ Tally scan(const Result& result, Dtype dtype, const std::byte* wanted, ThreadPoo
         if (source < 0) {
           if (!result.is_unwritten(row, column) && tally.foreign++ == 0)
             tally.foreign_row = row, tally.foreign_column = column;
-        } else if (is_wrong(source, other, one, tally)) {
+        } else if (const float scale = result.scale(row, column); is_wrong(source, other, one, scale, tally)) {
           if (tally.wrong++ == 0)
-            tally.wrong_row = row, tally.wrong_column = column, tally.got = one, tally.wanted = other;
+            tally.wrong_row = row, tally.wrong_column = column, tally.got = one * (dtype == Dtype::fp32 ? scale : 1),
+            tally.wanted = other;
           tally.unwritten += result.is_unwritten(row, column);
         }
       }
@@ -152,17 +164,19 @@ Verdict judge(const Result& result, std::string_view inputs, const Tally& tally,
   return verdict;
 }
 
-/// Of D, and of X and dweights where the product has them: compare(operand, its output, its reference).
+/// Of D, and of its scales, X and dweights where the product has them: compare(operand, its output, its reference, its
+/// scales).
 template <class Compare>
 Verdict of_all_results(const Product& product, const OperandSet& set, const Reference& wanted, Compare&& compare) {
-  Verdict verdict = compare(product.d, set.d, wanted.d);
+  Verdict verdict = compare(product.d, set.d, wanted.d, quantises(product) ? &set.d_scales : nullptr);
   const auto add = [&](const Verdict& other) {
     const int64_t elements = verdict.elements + other.elements, mismatches = verdict.mismatches + other.mismatches;
     if (verdict.ok && !other.ok) verdict = other;
     verdict.elements = elements, verdict.mismatches = mismatches;
   };
-  if (product.gate_gradient) add(compare(product.gate_gradient->x, set.gate_x, wanted.x));
-  if (product.weight_gradient) add(compare(product.weight_gradient->dweights, set.dweights, wanted.dweights));
+  if (quantises(product)) add(compare(scales_of_result(product), set.d_scales, wanted.d_scales, nullptr));
+  if (product.gate_gradient) add(compare(product.gate_gradient->x, set.gate_x, wanted.x, nullptr));
+  if (product.weight_gradient) add(compare(product.weight_gradient->dweights, set.dweights, wanted.dweights, nullptr));
   return verdict;
 }
 
@@ -204,12 +218,12 @@ std::map<int64_t, Scope> scopes_of(const Result& result, const std::vector<int64
 /// Integer inputs: `wanted` [result_rows, columns] in the result's dtype; each element must have the same bits, or with
 /// an activation be a neighbour.
 Verdict compare_exact(const Product& product, const Operand& operand, const Output& output, const Buffer& wanted,
-                      ThreadPool& pool) {
-  const Result result(product, operand, output);
+                      const Output* scales, ThreadPool& pool) {
+  const Result result(product, operand, output, scales);
   // The exponential isn't exact: beside a tie it may round to a neighbour.
   const double unit = has_activation(product) ? std::ldexp(1, 1 - significand_bits(operand.type.dtype)) : 0;
   const Tally tally =
-      scan(result, operand.type.dtype, wanted.data(), pool, [&](int64_t, float right, float got, const Tally&) {
+      scan(result, operand.type.dtype, wanted.data(), pool, [&](int64_t, float right, float got, float, const Tally&) {
         if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(right)) return false;
         return !(std::abs(static_cast<double>(got) - static_cast<double>(right)) <=
                  unit * power_below(std::abs(right))) ||
@@ -223,23 +237,28 @@ Verdict compare_exact(const Product& product, const Operand& operand, const Outp
 /// Random inputs: `wanted` [result_rows, columns] floats, unrounded; errors must be within tolerance, relative to the
 /// root mean square of the results or, if that is smaller, to `least_rms`.
 Verdict compare_close(const Product& product, const Operand& operand, const Output& output, const Buffer& wanted,
-                      ThreadPool& pool, double least_rms) {
-  const Result result(product, operand, output);
+                      const Output* scales, ThreadPool& pool, double least_rms) {
+  const Result result(product, operand, output, scales);
   const double unit = std::ldexp(1, 1 - significand_bits(operand.type.dtype));  // last place of 1.0
   const std::vector<int64_t> terms = result_terms(product, operand);
   const std::map<int64_t, Scope> scopes = scopes_of(result, terms, wanted.as<float>(), least_rms, pool);
   const auto scope_of = [&](int64_t source) -> const Scope& { return scopes.at(terms[static_cast<size_t>(source)]); };
-  const auto is_wrong = [&](int64_t source, float right, float got, Tally& found) {
+  const auto is_wrong = [&](int64_t source, float right, float got, float scale, Tally& found) {
     const Scope& scope = scope_of(source);
-    double error = static_cast<double>(got) - static_cast<double>(right);
+    double error = static_cast<double>(got) * static_cast<double>(scale) - static_cast<double>(right);
     if (!std::isfinite(got))
       error = got == round_to(operand.type.dtype, right) ? 0 : std::numeric_limits<double>::infinity();
-    const double ulp =
-        unit * power_below(std::max(std::abs(right), scope.floor));  // 0 where the reference is all zeros
+    double ulp = unit * power_below(std::max(std::abs(right), scope.floor));  // 0 where the reference is all zeros
+    double limit = scope.limit.ulps;
+    if (scales) {  // of what is rounded, down to subnormals; sums are as far off as the largest that shares the scale
+      ulp = std::max(unit * power_below(std::abs(right / scale)), kLeastFp8) * static_cast<double>(scale);
+      const double of_sums = std::ldexp(limit - kUlpsOneRounding, -significand_bits(operand.type.dtype));
+      limit = kUlpsBesideTie + of_sums * kMostFp8 * static_cast<double>(scale) / ulp;
+    }
     const double ulps = error == 0 ? 0 : std::abs(error) / ulp;
     found.error += error * error;
     found.max_ulps = std::max(found.max_ulps, ulps);
-    return ulps > scope.limit.ulps;
+    return !(ulps <= limit);
   };
   const Tally tally = scan(result, Dtype::fp32, wanted.data(), pool, is_wrong);
   double squares = 0;
@@ -269,16 +288,18 @@ Tolerance tolerance(const Product& product, const Operand& result, int64_t terms
 }
 
 Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  return of_all_results(product, set, wanted, [&](const Operand& operand, const Output& output, const Buffer& right) {
-    return compare_exact(product, operand, output, right, pool);
-  });
+  return of_all_results(product, set, wanted,
+                        [&](const Operand& operand, const Output& output, const Buffer& right, const Output* scales) {
+                          return compare_exact(product, operand, output, right, scales, pool);
+                        });
 }
 
 Verdict compare_close(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  return of_all_results(product, set, wanted, [&](const Operand& operand, const Output& output, const Buffer& right) {
-    return compare_close(product, operand, output, right, pool,
-                         operand.matrix == LayerMatrix::dweights ? wanted.dweights_rms : 0);
-  });
+  return of_all_results(product, set, wanted,
+                        [&](const Operand& operand, const Output& output, const Buffer& right, const Output* scales) {
+                          return compare_close(product, operand, output, right, scales, pool,
+                                               operand.matrix == LayerMatrix::dweights ? wanted.dweights_rms : 0);
+                        });
 }
 
 std::optional<int64_t> first_difference(const Output& output, std::span<const std::byte> earlier) {

@@ -14,6 +14,7 @@ namespace moetune {
 /// What a launch must write, by result_rows.
 struct Reference {
   Buffer d;         // [result_rows of D, N]
+  Buffer d_scales;  // floats; of a D that is not quantised: empty
   Buffer x;         // [rows, N] of the gradient of gates; without it: empty
   Buffer dweights;  // [slots] floats; without the weights' gradient: empty
   // Root mean square that dweights have if the signs of their terms are random: a few may all be small by chance.
@@ -24,8 +25,8 @@ struct Reference {
 /// are exact. D in memory is not written; where the product accumulates, it contains what is added to.
 Reference rounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool);
 
-/// D in floats, before any rounding to its dtype: what results of random inputs are compared with. D in memory as
-/// above.
+/// D in floats, before any rounding to its dtype and not divided by scales: what results of random inputs are compared
+/// with. D in memory as above.
 Reference unrounded_reference(const Product& product, const Matrices& matrices, ThreadPool& pool);
 
 /// Largest errors that a right result on random inputs can have.

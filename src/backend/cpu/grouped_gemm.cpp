@@ -2,6 +2,7 @@
 #include "backend/cpu/grouped_gemm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "workload/product.h"
@@ -233,6 +234,20 @@ void multiply_by_slopes(const Product& product, const Matrices& matrices, const 
   });
 }
 
+/// Writes the scales of a row of D, and divides its values by them.
+void quantise(const Product& product, const Matrices& matrices, int64_t expert, int64_t row,
+              std::vector<float>& values) {
+  const int64_t block = product.d.type.scales.columns, columns = std::ssize(values);
+  float* scale = matrices.d_scales + scale_index(product, product.d, expert, row, 0);
+  for (int64_t first = 0; first < columns; first += block, ++scale) {
+    const auto end = values.begin() + std::min(first + block, columns);
+    float most = kLeastMost;
+    for (auto value = values.begin() + first; value < end; ++value) most = std::max(most, std::abs(*value));
+    *scale = most / kMostFp8;
+    for (auto value = values.begin() + first; value < end; ++value) *value /= *scale;
+  }
+}
+
 /// D's rows from sums with their bias, gates and ups joined. Changes the sums.
 void finish_rows(const Product& product, const Matrices& matrices, float* sums, int threads, ThreadPool& pool) {
   pool.for_each(threads, routed_rows(product), [&](int, int64_t i) {
@@ -249,6 +264,7 @@ void finish_rows(const Product& product, const Matrices& matrices, float* sums, 
         values[static_cast<size_t>(column)] = static_cast<float>(
             activate(product.activation, static_cast<double>(row[gate]), static_cast<double>(row[up])));
       }
+    if (matrices.d_scales) quantise(product, matrices, place.expert, place.row, values);
     store(product, matrices, place.expert, place.row, 0, product.d.columns, values.data());
   });
 }

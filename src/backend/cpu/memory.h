@@ -37,8 +37,8 @@ class Buffer {
   int64_t bytes_ = 0;
 };
 
-/// The value of every 16 bits before a run: a NaN in bf16, in fp16 and (two of them) in fp32.
-constexpr uint16_t kUnwritten = 0xffdb;
+/// The value of every 16 bits before a run: NaNs in every format.
+constexpr uint16_t kUnwritten = 0xffff;
 
 /// D [rows, columns] in memory with a guard zone before and after it.
 class Output {

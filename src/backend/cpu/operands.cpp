@@ -98,6 +98,7 @@ OperandSet make_set(const Product& product, Values values, ThreadPool& pool, con
                  .values = values,
                  .a_scales = make_scales(product, product.a, values),
                  .b_scales = make_scales(product, product.b, values)};
+  if (quantises(product)) set.d_scales = make_output(scales_of_result(product));
   if (product.bias) set.bias = input(*product.bias, &OperandSet::bias);
   if (product.gate_gradient) {
     set.h = input(product.gate_gradient->h, &OperandSet::h);
@@ -114,6 +115,7 @@ OperandSet make_set(const Product& product, Values values, ThreadPool& pool, con
 void reset_output(const Product& product, const OperandSet& set, ThreadPool& pool) {
   set.d.reset(pool);
   if (product.weight_gradient) set.dweights.reset(pool);
+  if (quantises(product)) set.d_scales.reset(pool);
   if (product.gate_gradient) set.gate_x.reset(pool);
   if (product.accumulates)
     for_pieces(pool, 0, product.d.rows * product.d.columns,
@@ -126,6 +128,7 @@ MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t
   plan.reference_bytes = result_rows(product, product.d) * (row_bytes(product.d) + 4 * product.d.columns);
   if (sums_slots(product)) plan.reference_bytes += kDouble * product.d.rows * product.d.columns;  // while they are made
   if (product.bias) plan.set_bytes += used_bytes(product, *product.bias);
+  if (quantises(product)) plan.set_bytes += output_bytes(scales_of_result(product));
   if (takes_another_pass(product) || is_finished(product))
     plan.partial_bytes = kFloat * routed_rows(product) * product.n;
   if (const auto& gate = product.gate_gradient) {
@@ -168,6 +171,7 @@ Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weigh
   return {.a = set.a.data(),
           .b = set.b.data(),
           .d = set.d.data(),
+          .d_scales = reinterpret_cast<float*>(set.d_scales.data()),
           .topk_weights = topk_weights.data(),
           .a_scales = set.a_scales.as<float>(),
           .b_scales = set.b_scales.as<float>(),

@@ -19,6 +19,7 @@ struct Matrices {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;
+  float* d_scales = nullptr;            // where D is quantised
   const float* topk_weights = nullptr;  // [slots], where the product is weighted
   const float* a_scales = nullptr;      // [scale_count], where the operand has scales
   const float* b_scales = nullptr;
@@ -26,7 +27,7 @@ struct Matrices {
   const void* h = nullptr;     // with the gradient of gates
   void* gate_x = nullptr;      // its X
   const void* bias = nullptr;  // where the product has one
-  float* dweights = nullptr;  // [slots], the same
+  float* dweights = nullptr;   // [slots], the same
 };
 
 /// An operand in memory. Rows and columns are an expert's, by the operand's own axes.
@@ -74,6 +75,7 @@ struct OperandSet {
   Output gate_x = {};    // the same
   Buffer bias = {};      // without a bias: empty
   Output dweights = {};  // the same
+  Output d_scales = {};  // where D is not quantised: empty
 };
 /// Inputs are copied from `source`, where there is one.
 OperandSet make_set(const Product& product, Values values, ThreadPool& pool, const OperandSet* source = nullptr);

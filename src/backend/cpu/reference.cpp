@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "workload/product.h"
@@ -122,9 +123,22 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
   const int64_t n = product.d.columns, rows = result_rows(product, product.d);
   const auto& gate = product.gate_gradient;
   Reference result{.d = Buffer(rows * n * size_bytes(dtype)),
+                   .d_scales = Buffer(quantises(product) ? rows * scales_of_result(product).columns * 4 : 0),
                    .x = Buffer(gate ? rows * product.n * size_bytes(dtype) : 0),
                    .dweights = Buffer(product.weight_gradient ? product.slots * 4 : 0)};
-  const auto put = [&](int64_t row, const std::vector<float>& values) {
+  // Writes the scales of a row; elements of D's own dtype are divided by them.
+  const auto quantise = [&](int64_t row, std::vector<float>& values) {
+    const int64_t width = product.d.type.scales.columns, blocks = (n + width - 1) / width;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const std::span of(values.begin() + block * width, values.begin() + std::min(n, (block + 1) * width));
+      float most = kLeastMost;
+      for (const float value : of) most = std::max(most, std::abs(value));
+      result.d_scales.as<float>()[row * blocks + block] = most / kMostFp8;
+      for (float& value : of) value = dtype == Dtype::fp32 ? value : value / (most / kMostFp8);
+    }
+  };
+  const auto put = [&](int64_t row, std::vector<float> values) {
+    if (quantises(product)) quantise(row, values);
     from_floats(dtype, values.data(), n, result.d.data() + row * n * size_bytes(dtype));
   };
   const Buffer tokens(sums_slots(product) ? rows * n * static_cast<int64_t>(sizeof(double)) : 0);

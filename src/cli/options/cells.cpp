@@ -238,7 +238,7 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
 
 std::vector<std::string> projection_words() { return {"up", "down", "ffn"}; }
 std::vector<std::string> op_words() { return {"fwd", "dx", "dw"}; }
-std::vector<std::string> out_dtype_words() { return {"bf16", "fp16"}; }
+std::vector<std::string> out_dtype_words() { return {"bf16", "fp16", "fp8"}; }
 
 using Options = CellOptions;
 constexpr CellOption kOptions[] = {
@@ -263,8 +263,10 @@ constexpr CellOption kOptions[] = {
      "Of fp8: block (X 1x128, W 128x128), channel (a row of X, of W), tensor [block]; of 4 bits along k: group32, "
      "group64, group128 [group128]",
      "LIST", &Options::scales, scale_names},
-    {"out_dtype", "Of Y where W is quantised, and of X where that is not: bf16, fp16 [bf16]", "LIST",
-     &Options::out_dtypes, out_dtype_words},
+    {"out_dtype",
+     "Of Y where W is quantised, and of X where that is not: bf16, fp16; with --gated of fp8 in blocks also fp8 with "
+     "scales of 1x128, as down reads X [bf16]",
+     "LIST", &Options::out_dtypes, out_dtype_words},
     {"fast_sums", "Sum fp8 in the tensor core's registers alone (--scales channel, tensor)", &Options::fast_sums},
     {"zero_experts", "Experts that a router picks too and that compute nothing (LongCat) [of the model, or 0]", "N",
      &Options::zero_experts},
@@ -426,6 +428,8 @@ std::vector<Cell> all_cells(const CellOptions& options) {
               if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
               if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
               if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
+              if (both && projection == Projection::down && layer.out_dtype == Dtype::fp8)
+                shape.layer.out_dtype = Dtype::bf16;
               require_valid(shape);
               add_cells(shape, routings, tokens, seed, known, cells);
             }

@@ -308,7 +308,7 @@ struct Multiplication {
       operand->rows += extras.more_rows;
       if (extras.capacity > 0) operand->capacity = extras.capacity, operand->rows = experts(product) * extras.capacity;
     }
-    product.d.type = plain_type(extras.result_dtype.value_or(product.d.type.dtype));
+    if (!quantises(product)) product.d.type = plain_type(extras.result_dtype.value_or(product.d.type.dtype));
     product.a.type.scales = extras.a_scale, product.b.type.scales = extras.b_scale;
     set = make_set(product, values, pool);
     weights = make_topk_weights(product, values);

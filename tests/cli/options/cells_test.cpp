@@ -391,5 +391,16 @@ TEST(CellArguments, NameRecordings) {
   expect_typed_again(options);
 }
 
+TEST(MakeCells, GiveFp8ResultsToUpAlone) {
+  CellOptions options;
+  options.models = {"qwen3-30b-a3b"}, options.dtypes = {"fp8"}, options.out_dtypes = {"fp8"};
+  options.projections = {"up", "down"}, options.gated = "silu", options.fusion.permute_x = true;
+  const std::vector<Cell> cells = make_cells(options);
+  ASSERT_EQ(cells.size(), 2u);
+  EXPECT_EQ(cells[0].shape.layer.out_dtype, Dtype::fp8);
+  EXPECT_EQ(cells[1].shape.layer.out_dtype, Dtype::bf16);
+  EXPECT_NE(id(cells[0]).find("fp8-block-fp8"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace moetune
