@@ -72,6 +72,10 @@ struct Args {
   long long x_scale_row = 0, x_scale_step = 0;
   long long w_scale_expert = 0, w_scale_row = 0, w_scale_step = 0;
   const void* bias = nullptr;  // [experts, n] elements of y, in the order of W's rows
+  // Of an fp8 y: one for each row and kScaleBlock columns, with the distances from a row of y in memory to the next and
+  // from kScaleBlock columns to the next.
+  float* y_scales = nullptr;
+  long long y_scale_row = 0, y_scale_step = 0;
 };
 
 // Rows of W and columns along k that one scale of a block covers; of X it covers one row.

@@ -1,5 +1,6 @@
 // Compares every element of a result with the reference, which is in fp32 and expert order.
 #pragma once
+#include "args.h"
 #include "numbers.cuh"
 
 namespace moetune {
@@ -29,6 +30,26 @@ __device__ __forceinline__ float weight_of(const RowWeights& weights, long long 
   if (!weights.weights) return 1;
   const float weight = weights.weights[weights.slots[row]];
   return weights.rounded ? to_float(round_to<Element>(weight)) : weight;
+}
+
+// An exponential that isn't exact, or a scale, rounds another way beside a tie.
+constexpr float kUlpsBesideTie = 0.51f;
+
+// Adds what the threads of a warp found.
+__device__ __forceinline__ void add(unsigned long long mismatches, unsigned long long first, double error,
+                                    double rounding, float max_ulps, bool measures, Comparison* out) {
+  for (int step = 16; step > 0; step /= 2) {
+    mismatches += __shfl_down_sync(~0u, mismatches, step);
+    first = min(first, __shfl_down_sync(~0u, first, step));
+    error += __shfl_down_sync(~0u, error, step);
+    rounding += __shfl_down_sync(~0u, rounding, step);
+    max_ulps = fmaxf(max_ulps, __shfl_down_sync(~0u, max_ulps, step));
+  }
+  if (threadIdx.x % 32 == 0) {
+    if (mismatches) atomicAdd(&out->mismatches, mismatches), atomicMin(&out->first, first);
+    if (measures) atomicAdd(&out->error, error), atomicAdd(&out->rounding, rounding);
+    if (measures) atomicMax(&out->max_ulps_bits, __float_as_uint(max_ulps));
+  }
 }
 
 // `d` has row i of expert order at row to[i], or at row i without `to`. With `rms`, errors are measured too: an ulp is
@@ -67,18 +88,35 @@ __device__ __forceinline__ void compare(const Element* d, const float* reference
       }
     }
   }
-  for (int step = 16; step > 0; step /= 2) {
-    mismatches += __shfl_down_sync(~0u, mismatches, step);
-    first = min(first, __shfl_down_sync(~0u, first, step));
-    error += __shfl_down_sync(~0u, error, step);
-    rounding += __shfl_down_sync(~0u, rounding, step);
-    max_ulps = fmaxf(max_ulps, __shfl_down_sync(~0u, max_ulps, step));
+  add(mismatches, first, error, rounding, max_ulps, rms, out);
+}
+
+// The same of a quantised result, whose elements are fp8 times their scale: an ulp is that of fp8 at reference / scale.
+// Sums may be `noise` times the largest value of the scale off; those ulps don't count. Mismatches are over half an ulp
+// off, and a little.
+__device__ __forceinline__ void compare_quantised(const fp8* d, const float* scales, const float* reference,
+                                                  const int* to, long long rows, long long n, float noise,
+                                                  Comparison* out) {
+  const long long blocks = (n + kScaleBlock - 1) / kScaleBlock;
+  unsigned long long mismatches = 0, first = ~0ull;
+  double error = 0, rounding = 0;
+  float max_ulps = 0;
+  for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
+    const long long target = to ? to[row] : row;
+    for (long long j = threadIdx.x; j < n; j += blockDim.x) {
+      const float exact = reference[row * n + j], scale = scales[target * blocks + j / kScaleBlock];
+      const float got = to_float(d[target * n + j]) * scale, want = to_float(round_to<fp8>(exact / scale)) * scale;
+      const float most = __int_as_float(0x7f800000), difference = is_nan(got) ? most : fabsf(got - exact);
+      const int exponent = static_cast<int>(__float_as_uint(fabsf(exact / scale)) >> 23) - 127;
+      const float ulp = __int_as_float((max(exponent, -6) - 3 + 127) << 23) * scale;
+      const float ulps = fmaxf(difference - noise * kMostFp8 * scale, 0) / ulp;
+      if (!(ulps <= kUlpsBesideTie)) ++mismatches, first = min(first, static_cast<unsigned long long>(row * n + j));
+      error += static_cast<double>(difference) * difference;
+      rounding += static_cast<double>(want - exact) * (want - exact);
+      max_ulps = fmaxf(max_ulps, is_nan(ulps) ? most : ulps);
+    }
   }
-  if (threadIdx.x % 32 == 0) {
-    if (mismatches) atomicAdd(&out->mismatches, mismatches), atomicMin(&out->first, first);
-    if (rms) atomicAdd(&out->error, error), atomicAdd(&out->rounding, rounding);
-    if (rms) atomicMax(&out->max_ulps_bits, __float_as_uint(max_ulps));
-  }
+  add(mismatches, first, error, rounding, max_ulps, true, out);
 }
 
 // Adds the squares of the reference, weighted as the result is, to sums[row / sum_rows].
@@ -118,7 +156,9 @@ __device__ __forceinline__ void count_unwritten(const Element* d, unsigned long 
   for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += step) {
     bool all = true;
-    if constexpr (sizeof(Element) == 2)
+    if constexpr (sizeof(Element) == 1)
+      all = reinterpret_cast<const unsigned char*>(d)[i] == 0xffu;
+    else if constexpr (sizeof(Element) == 2)
       all = reinterpret_cast<const unsigned short*>(d)[i] == 0xffffu;
     else
       all = reinterpret_cast<const unsigned*>(d)[i] == 0xffffffffu;

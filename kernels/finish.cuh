@@ -1,6 +1,7 @@
 // Second passes over a product's sums: adding up the slots of a token, the gradient of the top-k weights, and what
 // kernels without a function of the result leave to others: bias, activation and weights.
 #pragma once
+#include "args.h"
 #include "compare.cuh"
 #include "numbers.cuh"
 
@@ -93,6 +94,32 @@ __device__ __forceinline__ void finish_rows(Out* out, const In* sums, const Bias
       }
       *reinterpret_cast<Vector<Out, count>*>(out + (to ? to[row] : row) * columns + j) = result;
     }
+  }
+}
+
+// The same of a quantised result: rows of `out` are fp8, with a scale for each kScaleBlock columns. A warp has these.
+template <class In>
+__device__ __forceinline__ void quantise_rows(fp8* out, float* scales, const In* sums, int activation, bool interleaved,
+                                              const int* to, int rows, long long n) {
+  constexpr int count = kScaleBlock / 32;
+  const long long columns = n / 2, blocks = (columns + kScaleBlock - 1) / kScaleBlock, warps = blockDim.x / 32;
+  const int lane = threadIdx.x % 32;
+  for (long long i = blockIdx.x * warps + threadIdx.x / 32; i < rows * blocks; i += gridDim.x * warps) {
+    const long long row = i / blocks, block = i % blocks, target = to ? to[row] : row;
+    float value[count] = {}, most = kLeastMost;
+    for (int j = 0; j < count; ++j) {
+      const long long column = block * kScaleBlock + j * 32 + lane;
+      if (column >= columns) break;
+      const In* const from = sums + row * n + (interleaved ? 2 * column : column);
+      value[j] = activate(activation, to_float(from[0]), to_float(from[interleaved ? 1 : columns]));
+      most = fmaxf(most, fabsf(value[j]));
+    }
+    for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
+    const float scale = most / kMostFp8;
+    if (lane == 0) scales[target * blocks + block] = scale;
+    for (int j = 0; j < count; ++j)
+      if (const long long column = block * kScaleBlock + j * 32 + lane; column < columns)
+        out[target * columns + column] = round_to<fp8>(value[j] / scale);
   }
 }
 

@@ -16,6 +16,9 @@ struct fp8 {  // e4m3: four bits of exponent, three of fraction, no infinity
   unsigned char bits;
 };
 
+// A quantised result's scale is the largest magnitude, kLeastMost at least, / kMostFp8; twins in src/workload/product.h.
+constexpr float kMostFp8 = 448, kLeastMost = 1e-10f;
+
 struct int8 {
   signed char bits;
 };

@@ -22,7 +22,7 @@ struct Wgmma {
   using Targets = WgmmaTargets<Block>;
 
   static __forceinline__ void run(const Args& args) {
-    declare_sums<Block::sum_sets, Block::width / 2>();  // before all code that names them
+    declare_sums<Block::sum_sets, Block::part_width / 2>();  // before all code that names them
     extern __shared__ __align__(1024) char memory[];
     const Block block = {{}, args, memory};
     setup(block);

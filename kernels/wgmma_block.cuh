@@ -35,8 +35,8 @@ struct SlotPosition {
 };
 
 // Named barriers: from kTurnBarrier one for each consumer's turn with ping-pong, from kWarpgroupBarrier one for each
-// warpgroup.
-constexpr int kTurnBarrier = 2, kWarpgroupBarrier = 8;
+// warpgroup, from kTileBarrier one for each set of warpgroups that share tiles.
+constexpr int kTurnBarrier = 2, kWarpgroupBarrier = 8, kTileBarrier = 12;
 
 __forceinline__ void warpgroup_sync() { named_sync(kWarpgroupBarrier + threadIdx.x / 128, 128); }
 
@@ -57,7 +57,8 @@ struct WgmmaBlock : Config {
                                            .weight_bytes = sizeof(typename Function::Weight),
                                            .x_scale_bytes = X::Scales::stage_bytes(knobs.block_m, knobs.block_k),
                                            .w_scale_bytes = W::Scales::stage_bytes(knobs.block_n, knobs.block_k, Function::joins),
-                                           .promotes = Config::AfterStage::restarts};
+                                           .promotes = Config::AfterStage::restarts,
+                                           .quantises = sizeof(Result) == 1};
   static_assert(broken_rule(knobs, problem) == WgmmaRule::none, "the knobs go together");
   static_assert(!Config::x_across || Config::w_across, "where rows of X are steps along k, those of W are too");
   static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
@@ -76,14 +77,14 @@ struct WgmmaBlock : Config {
   static constexpr bool scatters = problem.looks_up_rows, weighs = Function::weighs;
   static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x && !gathers_first;
   static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // each row is a step along k
-  static constexpr bool stores_sums = problem.stores_sums;
+  static constexpr bool stores_sums = problem.stores_sums, quantises = problem.quantises;
   static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, X and W are across
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 
   static constexpr int element_bytes = sizeof(Element);
   static constexpr int groups = moetune::groups(knobs);  // of kGroupRows on wgmma's M side, of a warpgroup
-  static constexpr int height = m_side(knobs), width = n_side(knobs);
+  static constexpr int height = m_side(knobs), width = n_side(knobs), part_width = part_side(knobs, quantises);
   // Elements of X and W in a row of the swizzle, in 16 bytes, and along k in one wgmma.
   static constexpr int row_columns = swizzle_columns(problem), chunk = 16 / element_bytes;
   static constexpr int k_step = 32 / element_bytes;

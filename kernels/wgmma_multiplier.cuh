@@ -111,13 +111,16 @@ struct WgmmaMultiplier {
   template <class>
   friend struct WgmmaPromotion;
 
-  // One group of a part of a stage, in row_columns along k, from zero into a set of registers.
-  template <int part, int g, int set>
+  // One group of a part of a stage, in row_columns along k, and part_width columns of the N side, the `side`th such,
+  // from zero into a set of registers.
+  template <int part, int g, int side, int set>
   __forceinline__ void issue_part(const Operands& first, int stage) const {
-    wgmma<typename Block::Element, Block::width, 4, A::across, B::across, set>(
+    wgmma<typename Block::Element, Block::part_width, 4, A::across, B::across, set>(
         first.a + stage * (Block::height * block_k * element_bytes / 16) + A::begin(part * 4) +
             g * (A::group_bytes / 16),
-        first.b + stage * (Block::width * block_k * element_bytes / 16) + B::begin(part * 4), A::step, B::step, false);
+        first.b + stage * (Block::width * block_k * element_bytes / 16) + B::begin(part * 4) +
+            side * (Block::part_width * row_bytes / 16),
+        A::step, B::step, false);
   }
 
   // Multiplies `count` stages, `columns` of the N side; with 0 it only releases them. Where scales come at the end it

@@ -50,6 +50,7 @@ struct WgmmaProblem {
   int element_bytes = 2, weight_bytes = 2;   // of a stage's elements; of a row's weight
   int x_scale_bytes = 0, w_scale_bytes = 0;  // beside each stage of X and W
   bool promotes = false;                     // sums of parts of a stage are added to others
+  bool quantises = false;                    // Y is fp8 with scales of kScaleBlock columns of a row
 };
 
 constexpr int kSwizzleBytes = 128;   // a row of the swizzle
@@ -80,9 +81,12 @@ constexpr int warpgroups_a_tile(const WgmmaKnobs& k) { return pingpong(k) ? 1 : 
 constexpr int m_side(const WgmmaKnobs& k) { return k.swap ? k.block_n : k.block_m; }
 constexpr int n_side(const WgmmaKnobs& k) { return k.swap ? k.block_m : k.block_n; }
 constexpr int groups(const WgmmaKnobs& k) { return m_side(k) / kGroupRows / warpgroups_a_tile(k); }
+/// Columns of the N side that wgmma multiplies at a time. A quantised tile has all columns of a scale: where these are
+/// on the N side, quarters leave registers for the tile's sums.
+constexpr int part_side(const WgmmaKnobs& k, bool quantises) { return quantises && !k.swap ? n_side(k) / 4 : n_side(k); }
 /// fp32 sums of a consumer's thread; where they are promoted, with those of wgmma.
-constexpr int sums(const WgmmaKnobs& k, bool promotes = false) {
-  return (groups(k) + (promotes ? 1 + k.in_flight : 0)) * n_side(k) / 2;
+constexpr int sums(const WgmmaKnobs& k, bool promotes = false, bool quantises = false) {
+  return (groups(k) * n_side(k) + (promotes ? 1 + k.in_flight : 0) * part_side(k, quantises)) / 2;
 }
 
 /// The most sums a thread for which the compiler neither spills nor serialises wgmma, as seen in compiled kernels.
@@ -105,7 +109,7 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
 }
 
 /// The same of sums that are promoted, with those of wgmma.
-constexpr int max_promoted_sums(const WgmmaKnobs& k) {
+constexpr int max_promoted_sums(const WgmmaKnobs& k, bool quantises) {
   const bool first = k.gather == Gather::first, rows = k.tma_store == TmaStore::rows;
   if (k.consumers == 3) {
     const bool stores_boxes = k.tma_store == TmaStore::boxes && !k.swap;
@@ -113,6 +117,8 @@ constexpr int max_promoted_sums(const WgmmaKnobs& k) {
     return copies_rows(k) || first || stores_boxes || together || k.split != 1 ? 112 : 128;
   }
   if (k.split > 1) return 96;
+  if (quantises)
+    return !k.swap ? 160 : copies_rows(k) || k.in_flight > 0 || first ? 144 : 176;
   if (copies_rows(k)) return 144;
   if (first) return 176;
   const bool aligned = k.block_n % 64 == 0 || kScaleBlock % k.block_n == 0;
@@ -210,6 +216,18 @@ constexpr Staging staging(const WgmmaKnobs& k, int joins = 1) {
   return s;
 }
 
+/// Room for a swapped quantised tile, in each set of warpgroups that share tiles: rows of bytes, padded so that threads
+/// write to different banks; the largest magnitude that each warp has of a row; and the factor of a row.
+template <int rows, int warps>
+struct QuantisedTile {
+  unsigned char row[rows][kScaleBlock + 16];
+  float most[warps][rows];
+  float factor[rows];
+};
+constexpr int quantised_bytes(const WgmmaKnobs& k) {
+  return k.swap ? k.block_m * (kScaleBlock + 16 + 4 * (4 * warpgroups_a_tile(k) + 1)) : 0;
+}
+
 using Barrier = unsigned long long;  // an mbarrier
 
 /// A tile whose rows wait in the staging buffer, from its row `first` on.
@@ -294,7 +312,9 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   if (p.w_scale_bytes > 0) l.w_scales = memory.add({p.w_scale_bytes, kScalesAlign}, k.stages);
   if (p.x_scale_bytes > 0) l.x_scales = memory.add({p.x_scale_bytes, kScalesAlign}, k.stages);
-  if (!p.stores_sums)
+  if (p.quantises && k.swap)
+    l.staging = memory.add({quantised_bytes(k), 16}, k.consumers / warpgroups_a_tile(k));
+  else if (!p.stores_sums && !p.quantises)
     l.staging = memory.add({2, kSwizzleAlign}, k.consumers * staging(k, p.joins).buffers * staging(k, p.joins).buffer);
   const bool mixes = k.mix > 0;
   l.scheduler = memory.add(p.sums_rows && mixes ? extent<GridWalk<GridFromBothEnds>>()

@@ -160,14 +160,15 @@ struct RowFactors {
 };
 
 // Multiplies the stages of a tile. A unit is what wgmma makes at a time: a part of kScaleBlock columns along k, of one
-// group.
+// group and part_width columns of the N side.
 template <class Multiplier>
 struct WgmmaPromotion {
   using Block = Multiplier::TheBlock;
   using Tile = Block::Tile;
   using Sums = Block::Sums;
   using Factors = WgmmaFactors<Block>;
-  static constexpr int groups = Block::groups, units = Block::halves * groups;
+  static constexpr int sides = Block::width / Block::part_width, in_part = Block::groups * sides;
+  static constexpr int units = Block::halves * in_part;
   static constexpr bool ahead = Block::knobs.in_flight > 0;
   static constexpr int unrolled = Block::swapped || Block::consumers != 2 || units > 1 ? 1 : 4;  // or sums spill
 
@@ -203,20 +204,21 @@ struct WgmmaPromotion {
   template <int unit, int set>
   __forceinline__ void issue(int stage) const {
     wgmma_fence();
-    multiplier.template issue_part<unit / groups, unit % groups, set>(first, stage);
+    multiplier.template issue_part<unit / in_part, unit / sides % Block::groups, unit % sides, set>(first, stage);
     wgmma_commit();
   }
   template <int unit, int set>
   __forceinline__ void add(const Factors::Scales& scales) {
-    float part[Block::width / 2];
+    constexpr int size = Block::part_width / 2;
+    float part[size];
     read_sums<set>(part);
-    factors.add(scales, part, sum[unit % groups]);
+    factors.add(scales, part, *reinterpret_cast<float(*)[size]>(sum[unit / sides % Block::groups] + unit % sides * size));
   }
 
   template <int unit>
   __forceinline__ void multiply_units(int stage, bool releases) {
     if constexpr (unit < units) {
-      const auto scales = factors.read(stage, unit / groups, unit % groups);
+      const auto scales = factors.read(stage, unit / in_part, unit / sides % Block::groups);
       issue<unit, 0>(stage);
       wgmma_wait<0>();
       constexpr bool last = unit + 1 == units;
@@ -254,7 +256,7 @@ struct WgmmaPromotion {
   __forceinline__ void begin() {
     const int stage = multiplier.stage.index;
     stage_of_[i % 2] = stage;
-    scales_[i % 2] = factors.read(stage, i % units / groups, i % groups);
+    scales_[i % 2] = factors.read(stage, i % units / in_part, i / sides % Block::groups);
     issue<i % units, i % 2>(stage);
     if constexpr (i % units == units - 1) multiplier.stage.advance();
   }

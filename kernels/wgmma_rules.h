@@ -57,6 +57,8 @@ enum class WgmmaRule {
   hold_stores,
   hold_rows,
   hold_tile,
+  quantised_tile,
+  quantised_stores,
   registers,
 };
 
@@ -129,8 +131,10 @@ constexpr WgmmaRule broken_stores(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (k.hold > 0 && (!k.swap || !threads)) return WgmmaRule::hold_stores;
   if (k.hold % kStoreRows != 0 || k.hold > kMostHold) return WgmmaRule::hold_rows;
   if (k.hold > 0 && k.hold < k.block_m) return WgmmaRule::hold_tile;
-  const int most = p.promotes ? max_promoted_sums(k) : max_sums(k, p.looks_up_rows, p.stores_sums);
-  if (sums(k, p.promotes) > most) return WgmmaRule::registers;
+  if (p.quantises && k.block_n != kScaleBlock * p.joins) return WgmmaRule::quantised_tile;
+  if (p.quantises && (!threads || k.hold > 0 || k.split != 1)) return WgmmaRule::quantised_stores;
+  const int most = p.promotes ? max_promoted_sums(k, p.quantises) : max_sums(k, p.looks_up_rows, p.stores_sums);
+  if (sums(k, p.promotes, p.quantises) > most) return WgmmaRule::registers;
   if (p.x_scale_bytes > 0 && !p.promotes && k.in_flight > 0 && sums(k) > max_scaled_sums(k))
     return WgmmaRule::registers;
   return WgmmaRule::none;

@@ -1,6 +1,6 @@
 // Finishes the sums of a warpgroup, stages them in shared memory and stores them in Y, each tile on its own.
 #pragma once
-#include "wgmma_direct.cuh"
+#include "wgmma_quantise.cuh"
 
 namespace moetune {
 
@@ -176,8 +176,9 @@ template <class Block>
 using WgmmaStagingOfRows =
     typename Choice<Block::knobs.tma_store == TmaStore::boxes, StagingOfAllRows<Block>, StagingOfRows<Block>>::type;
 template <class Block>
-using WgmmaStaging =
-    typename Choice<Block::stores_sums, StoresOfSums<Block>,
-                    typename Choice<Block::swapped, StagingOfColumns<Block>, WgmmaStagingOfRows<Block>>::type>::type;
+using WgmmaStaging = typename Choice<
+    Block::stores_sums, StoresOfSums<Block>,
+    typename Choice<Block::quantises, WgmmaQuantise<Block>,
+                    typename Choice<Block::swapped, StagingOfColumns<Block>, WgmmaStagingOfRows<Block>>::type>::type>::type;
 
 }  // namespace moetune

@@ -105,7 +105,7 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
     return fmt::format("{} does not support {}{}", variant, name(shape.layer.dtype),
                        is_quantised(shape.layer.dtype) ? ": packs of other programs' kernels may" : "");
-  if (is_quantised(result_dtype(shape.layer)) && variant != "cpu")
+  if (is_quantised(result_dtype(shape.layer)) && variant != "cpu" && variant != "wgmma")
     return fmt::format("{} gives no Y in fp8: a tile of it does not find the largest of a row", variant);
   if (joins_gates(shape) && variant != "cpu" && shape.layer.n % 16 != 0)
     return fmt::format("{} needs n in multiples of 16 for gates: it takes eight and their eight ups by turns", variant);

@@ -56,6 +56,7 @@ struct Fp8Plant {
   std::string candidate;
   Fusion fusion = {};
   bool deep = false;
+  Dtype result = Dtype::bf16;
 };
 inline const std::string kFp8Tail =
     " block_k=128 stages=3 raster=m group=1 consumers=2 schedule=cooperative swap=no cluster=none in_flight=0 "
@@ -92,6 +93,30 @@ inline const Fp8Plant kFp8Plants[] = {
      "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail,
      {},
      true},
+    {{"quantised by half of the lanes that have a row", "wgmma", "wgmma_quantise.cuh", "step < 4; step *= 2",
+      "step < 2; step *= 2"},
+     "wgmma block_m=128 block_n=256 tma_x=yes" + kFp8Tail,
+     {.silu = true},
+     false,
+     Dtype::fp8},
+    {{"scale of a neighbour's row", "wgmma", "wgmma_quantise.cuh", "args.y_scales[row * args.y_scale_row",
+      "args.y_scales[(row ^ 1) * args.y_scale_row"},
+     "wgmma block_m=128 block_n=256 tma_x=yes" + kFp8Tail,
+     {.silu = true},
+     false,
+     Dtype::fp8},
+    {{"words in the wrong lanes", "wgmma", "wgmma_quantise.cuh", "          transpose(word);\n", ""},
+     "wgmma block_m=128 block_n=256 tma_x=yes" + kFp8Tail,
+     {.silu = true},
+     false,
+     Dtype::fp8},
+    {{"quantised by half of the warps that have a row", "wgmma", "wgmma_quantise.cuh", "room.most[w][r]",
+      "room.most[w / 2][r]"},
+     "wgmma block_m=32 block_n=256 block_k=128 stages=3 raster=m group=1 consumers=2 schedule=cooperative swap=yes "
+     "cluster=none in_flight=0 tma_x=yes tma_w=yes tma_store=no tiles=static",
+     {.silu = true},
+     false,
+     Dtype::fp8},
 };
 
 /// Faults of the gradients of gates. Those that the reference shares, whose pass is the same code, must be found there.

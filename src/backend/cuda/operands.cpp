@@ -106,6 +106,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.a_stride = before ? before->d_stride : aligned(bytes_of(p.a) + spare);
   o.b_stride = aligned(bytes_of(p.b) + (p.b.type.stage != p.b.type.dtype ? kReadPastRows : 0));
   o.d_stride = aligned(bytes_of(p.d) + kGuardBytes);
+  if (quantises(p)) o.d_scale_stride = aligned(bytes_of(scales_of_result(p)) + kGuardBytes);
   if (has_scales(p.a.type)) o.a_scale_stride = aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
   if (has_scales(p.b.type)) o.b_scale_stride = aligned(scale_count(p, p.b) * size_bytes(p.b.type.scales.dtype));
   if (has_zero_points(p.b)) o.b_zero_stride = aligned(scale_count(p, p.b) / 2);
@@ -124,7 +125,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   if (p.bias) o.bias_stride = aligned(bytes_of(*p.bias));
   const auto touched = static_cast<int64_t>(bytes(p));
   const int64_t set_bytes = (before ? 0 : o.a_stride) + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride +
-                            o.a_scale_stride + o.b_scale_stride + o.b_zero_stride + o.bias_stride + o.h_stride;
+                            o.a_scale_stride + o.b_scale_stride + o.b_zero_stride + o.bias_stride + o.h_stride +
+                            o.d_scale_stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
   int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
@@ -145,6 +147,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   };
   o.a = before ? DeviceBuffer(before->d_of(0), sets * o.a_stride) : make(o.a_stride);
   o.b = make(o.b_stride), o.d = make(o.d_stride, kGuardBytes);
+  o.d_scales = make(o.d_scale_stride, kGuardBytes);
   o.a_scales = make(o.a_scale_stride), o.b_scales = make(o.b_scale_stride), o.b_zeros = make(o.b_zero_stride);
   o.x = make(o.x_stride, p.gate_gradient ? kGuardBytes : 0), o.h = make(o.h_stride);
   o.dweights = make(o.dweights_stride, kGuardBytes), o.bias = make(o.bias_stride);
@@ -242,6 +245,10 @@ char* Operands::d_of(int set) const { return d.data() + kGuardBytes + set * d_st
 
 char* Operands::x_of(int set) const { return x.data() + (product.gate_gradient ? kGuardBytes : 0) + set * x_stride; }
 
+float* Operands::d_scales_of(int set) const {
+  return d_scales.size() > 0 ? d_scales.as<float>(kGuardBytes + set * d_scale_stride) : nullptr;
+}
+
 float* Operands::dweights_of(int set) const { return dweights.as<float>(kGuardBytes + set * dweights_stride); }
 
 void Operands::finish(Services& services, const float* sums, int set, cudaStream_t stream) const {
@@ -304,7 +311,8 @@ RowWeights Operands::result_weights() const {
 Args Operands::args(int set) const {
   const int64_t arrays = set * 3 * experts(product);
   const auto* const of = pointers.as<const void*>() + arrays;
-  const ScaleStrides x_scales = scale_strides(product, product.a), w_scales = scale_strides(product, product.b);
+  const ScaleStrides x_scales = scale_strides(product, product.a), w_scales = scale_strides(product, product.b),
+                     y_scales = scale_strides(product, product.d);
   return {.x = a.data() + set * a_stride,
           .w = b.data() + set * b_stride,
           .y = takes_another_pass(product) ? d_sorted.data() : d_of(set),
@@ -329,7 +337,10 @@ Args Operands::args(int set) const {
           .w_scale_expert = w_scales.expert,
           .w_scale_row = w_scales.row,
           .w_scale_step = w_scales.column,
-          .bias = bias.size() > 0 ? bias.data() + set * bias_stride : nullptr};
+          .bias = bias.size() > 0 ? bias.data() + set * bias_stride : nullptr,
+          .y_scales = d_scales_of(set),
+          .y_scale_row = y_scales.row,
+          .y_scale_step = y_scales.column};
 }
 
 GroupedGemm Operands::gemm(int set) const {
@@ -371,7 +382,8 @@ void Operands::unsort_result(Services& services, int set, cudaStream_t stream) c
     FinishedRows rows = finished_rows(set);
     rows.out = d_of(set), rows.sums = d_sorted.data(), rows.from_fp32 = plain.d.type.dtype == Dtype::fp32;
     rows.to = d_rows.size() > 0 ? d_rows.as<int>() : nullptr, rows.weights = result_weights();
-    return services.of(product.d.type.dtype).finish_rows(rows, stream);
+    rows.scales = d_scales_of(set);
+    return services.of(rows.scales ? plain.d.type.dtype : product.d.type.dtype).finish_rows(rows, stream);
   }
   services.of(product.d.type.dtype)
       .move_rows({.out = d_of(set),

@@ -19,6 +19,8 @@ struct Operands {
   DeviceBuffer a, b, d;
   int64_t a_scale_stride = 0, b_scale_stride = 0;  // the same of scales
   DeviceBuffer a_scales, b_scales;
+  int64_t d_scale_stride = 0;  // bytes; of a quantised D, whose scales have guards as D has
+  DeviceBuffer d_scales;
   int64_t b_zero_stride = 0;  // the same of zero points
   DeviceBuffer b_zeros;
   // For baselines: scales as cuBLASLt reads them, by sets, and where those of each row of A in expert order and of each
@@ -49,6 +51,7 @@ struct Operands {
   /// The arguments of a candidate's launch.
   Args args(int set) const;
   char* d_of(int set) const;
+  float* d_scales_of(int set) const;  // null where D is not quantised
   float* dweights_of(int set) const;
   char* x_of(int set) const;
   /// The last pass: from sums, which lie as D of `first`, to the results.

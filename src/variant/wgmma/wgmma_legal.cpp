@@ -89,6 +89,9 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::hold_stores, "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
     {WgmmaRule::hold_rows, "hold must be a multiple of {store_rows} up to {hold}"},
     {WgmmaRule::hold_tile, "hold must be 0 or at least block_m, the rows of a tile"},
+    {WgmmaRule::quantised_tile, "block_n must be {quantised} for Y in fp8: a tile has the gates and ups of each scale"},
+    {WgmmaRule::quantised_stores,
+     "tma_store must be no, hold 0 and split 1 for Y in fp8: warps find the largest of a row and store it themselves"},
     {WgmmaRule::registers, "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
 };
 static_assert(std::size(kSentences) == static_cast<size_t>(WgmmaRule::registers));
@@ -100,7 +103,7 @@ std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Sh
       fmt::runtime(found->second), arg("stages", kMostWgmmaStages), arg("group", kMostGroup), arg("mix", kMostMix),
       arg("hold", kMostHold), arg("store_rows", kStoreRows), arg("experts", kMostSortedExperts),
       arg("swizzle", kSwizzleColumns), arg("box", kSwizzleColumns * p.joins), arg("columns", swizzle_columns(p)),
-      arg("twice", 2 * swizzle_columns(p)),
+      arg("twice", 2 * swizzle_columns(p)), arg("quantised", kScaleBlock * p.joins),
       arg("m_side", c.swap ? "block_n, with swap=yes," : "block_m, with swap=no,"), arg("across", across_columns(c, p)),
       arg("in_pairs", across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : ""),
       arg("gathering", gathering(shape)), arg("looked_up", looked_up(shape)));
@@ -164,7 +167,8 @@ WgmmaProblem wgmma_problem(const Knobs& c, const Shape& shape) {
           .w_scale_bytes = blocks ? w_block_scale_bytes(c.block_n, c.block_k, static_cast<int>(joined_columns(p)))
                            : has_scales(p.b.type) ? row_scale_bytes(c.block_n)
                                                   : 0,
-          .promotes = has_scales(p.a.type) && !p.fast_sums};
+          .promotes = has_scales(p.a.type) && !p.fast_sums,
+          .quantises = quantises(p)};
 }
 
 std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
@@ -176,6 +180,8 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
     return k_step == 8 ? "wgmma needs n and k in multiples of 8"
                        : "wgmma needs n in multiples of 8 and k of 16 for fp8";
   const WgmmaProblem problem = wgmma_problem(c, shape);
+  if (problem.quantises && (shape.fusion.interleaved || shape.layer.n % (2 * kScaleBlock) != 0))
+    return "wgmma gives Y in fp8 only of all gates before all ups, with n in multiples of 256";
   if (auto reason = illegal_gates(c.block_n, shape)) return reason;
   if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;
   if (const WgmmaRule rule = broken_rule(c, problem); rule != WgmmaRule::none) return text(rule, c, problem, shape);

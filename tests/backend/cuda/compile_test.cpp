@@ -317,6 +317,34 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
 }
 
 // Sums that begin with what dW holds, at the most that legality allows them.
+TEST_P(CompileTest, WgmmaQuantisesAtTheEdgeOfItsRegisters) {
+  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  const Fusion gathered = {.permute_x = true, .gpt_oss = true}, by_slot = {.by_slot = true, .gelu = true};
+  const std::pair<std::string, Fusion> cases[] = {
+      {"block_m=128 swap=no", {.silu = true}},
+      {"block_m=128 swap=no block_k=256 gather=first tiles=dynamic", gathered},
+      {"block_m=128 swap=no tma_x=no tma_w=no", by_slot},
+      {"block_m=64 swap=no schedule=pingpong tma_x=no tiles=dynamic", gathered},
+      {"block_m=64 swap=no consumers=1 cluster=n", {.silu = true}},
+      {"block_m=128 swap=no cluster=m pace=common", {.gpt_oss = true}},
+      {"block_m=112 swap=yes", {.gpt_oss = true}},
+      {"block_m=112 swap=yes block_k=256 tiles=dynamic mix=4", {.silu = true}},
+      {"block_m=96 swap=yes gather=first pace=common", gathered},
+      {"block_m=96 swap=yes tma_x=no tiles=dynamic", by_slot},
+      {"block_m=64 swap=yes in_flight=1 cluster=m", {.gelu = true}},
+      {"block_m=64 swap=yes schedule=pingpong tiles=dynamic", {.gpt_oss = true}},
+      {"block_m=48 swap=yes schedule=pingpong in_flight=1 tma_x=no", by_slot},
+      {"block_m=64 swap=yes consumers=1", {.silu = true}}};
+  std::vector<std::pair<std::string, Shape>> shaped;
+  for (const auto& [tile, fusion] : cases) {
+    shaped.emplace_back(tile, shape_of(Dtype::fp8, 1536, 2048, fusion));
+    Layer& layer = shaped.back().second.layer;
+    layer.scales = ScaleKind::block, layer.out_dtype = Dtype::fp8;
+  }
+  expect_wgmma_compile(shaped,
+                       "block_n=256 consumers=2 schedule=cooperative cluster=none tma_x=yes tma_w=yes tma_store=no "
+                       "tiles=static block_k=128 stages=2 raster=m group=4 in_flight=0");
+}
 TEST_P(CompileTest, WgmmaAccumulatedDwAtTheEdgeOfItsRegisters) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
   const std::string tiles[] = {
@@ -441,6 +469,7 @@ TEST(Plants, AllCompile) {
   for (const Fp8Plant& one : kFp8Plants) {
     Shape shape = shape_of(Dtype::fp8, 384, 512, one.fusion);
     shape.layer.scales = one.deep ? ScaleKind::channel : ScaleKind::block;
+    shape.layer.n = one.result == Dtype::fp8 ? 512 : 384, shape.layer.out_dtype = one.result;
     const Candidate candidate = parse_candidate(one.candidate);
     ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
     expect_planted(one.plant, candidate.variant->unit(candidate, shape), "sm_90a");

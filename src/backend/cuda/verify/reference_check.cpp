@@ -123,6 +123,20 @@ void check_finished(const Product& p, Values values, const float* sums, const fl
   }
 }
 
+void check_scales(const Product& p, const float* result, const float* scales) {
+  const int64_t rows = routed_rows(p), width = p.d.type.scales.columns, blocks = scales_of_result(p).columns;
+  Random random(p.seed, kSlots);
+  for (int i = 0; i < kSamples && rows > 0; ++i) {
+    const int64_t row = drawn(random, rows), block = drawn(random, blocks), first = block * width;
+    double most = kLeastMost;
+    for (const float value : floats_at(result + row * p.d.columns + first, std::min(width, p.d.columns - first)))
+      most = std::max(most, std::abs(static_cast<double>(value)));
+    const double wanted = most / kMostFp8;
+    require_close(Values::random, float_at(scales + row * blocks + block), wanted, wanted * wanted,
+                  [&] { return fmt::format("row {}, block {} of {}", row, block, name(LayerMatrix::y_scales)); });
+  }
+}
+
 void check_gate_gradient(const Product& p, Values values, const float* sums, const float* dh, const float* x) {
   const int64_t rows = routed_rows(p),
                 checked = std::min(rows, std::clamp<int64_t>(kGateElements / p.n, kSamples, 1024));

@@ -110,6 +110,14 @@ extern "C" __global__ void finish_reference(moetune::fp32* out, const moetune::f
                                        bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
   finish_any(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
 }
+extern "C" __global__ void quantise_rows(moetune::fp8* out, float* scales, const Element* sums, int activation, bool interleaved,
+                                         const int* to, int rows, long long n) {
+  moetune::quantise_rows(out, scales, sums, activation, interleaved, to, rows, n);
+}
+extern "C" __global__ void compare_quantised(const moetune::fp8* d, const float* scales, const float* reference, const int* to,
+                                             long long rows, long long n, float noise, moetune::Comparison* out) {
+  moetune::compare_quantised(d, scales, reference, to, rows, n, noise, out);
+}
 extern "C" __global__ void place_scales(float* out, const float* scales, const long long* places, const int* from,
                                         long long rows, long long columns, long long row_stride, long long column_stride) {
   moetune::place_scales(out, scales, places, from, rows, columns, row_stride, column_stride);
@@ -202,6 +210,9 @@ void Service::weigh_rows(const WeighedRows& rows, cudaStream_t stream) const {
 }
 
 void Service::finish_rows(const FinishedRows& r, cudaStream_t stream) const {
+  if (r.scales)
+    return launch(module_->kernel("quantise_rows"), blocks_for(r.rows), kThreads / 2, stream, r.out, r.scales, r.sums,
+                  static_cast<int>(r.activation), r.interleaved, r.to, static_cast<int>(r.rows), r.n);
   const char* const kernel = r.to_fp32 ? "finish_reference" : r.from_fp32 ? "finish_sums" : "finish_rows";
   launch(module_->kernel(kernel), blocks_for(r.rows), kThreads / 2, stream, r.out, r.sums, r.bias, r.first_rows,
          static_cast<int>(r.experts), static_cast<int>(r.activation), r.interleaved, r.to, r.weights,
@@ -219,6 +230,12 @@ void Service::compare(const void* d, const float* reference, const int* to, cons
                       cudaStream_t stream) const {
   launch(module_->kernel("compare"), blocks_for(rows), kThreads, stream, d, reference, to, weights, rows, n, rms,
          rms_rows, significand_bits(dtype_), counts);
+}
+
+void Service::compare_quantised(const void* d, const float* scales, const float* reference, const int* to, int64_t rows,
+                                int64_t n, float noise, ComparisonCounts* counts, cudaStream_t stream) const {
+  launch(module_->kernel("compare_quantised"), blocks_for(rows), kThreads, stream, d, scales, reference, to, rows, n,
+         noise, counts);
 }
 
 void Service::sum_squares(const float* reference, const RowWeights& weights, int64_t rows, int64_t n, int64_t sum_rows,

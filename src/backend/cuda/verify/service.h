@@ -41,9 +41,11 @@ struct RowMove {
   int64_t width = 0;
 };
 
-/// Rows of sums [rows, n] in expert order that get bias, activation and weights; see kernels/finish.cuh.
+/// Rows of sums [rows, n] in expert order that get bias, activation and weights; see kernels/finish.cuh. With scales
+/// they get an activation alone and are quantised, and sums are of the service's dtype.
 struct FinishedRows {
-  void* out = nullptr;         // elements of the service's dtype, or fp32 with to_fp32
+  void* out = nullptr;         // elements of the service's dtype, or fp32 with to_fp32, or fp8 with scales
+  float* scales = nullptr;     // [rows of out, ceil(n / 2 / 128)], or null
   const void* sums = nullptr;  // elements of the service's dtype, or fp32 with from_fp32
   bool from_fp32 = false, to_fp32 = false;
   const void* bias = nullptr;       // [experts, n] elements of the service's dtype, or null
@@ -143,6 +145,9 @@ class Service {
   /// Adds to `counts` on the device what differs; with `rms`, rms[row / rms_rows], measures errors too.
   void compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows, int64_t n,
                const float* rms, int64_t rms_rows, ComparisonCounts* counts, cudaStream_t) const;
+  /// The same of a quantised result: `scales` of elements, and how far off the sums of each scale's largest may be.
+  void compare_quantised(const void* d, const float* scales, const float* reference, const int* to, int64_t rows,
+                         int64_t n, float noise, ComparisonCounts* counts, cudaStream_t) const;
   /// Adds the squares of rows to sums[row / sum_rows] on the device.
   void sum_squares(const float* reference, const RowWeights& weights, int64_t rows, int64_t n, int64_t sum_rows,
                    double* sums, cudaStream_t) const;

@@ -46,6 +46,16 @@ constexpr double kMaxUlpsBesideTie = 0.51;
 constexpr double kMaxUlpsOfFp32 = 1024;  // sums in another order
 constexpr double kGatedNoise = 10;
 
+// Of a quantised result, how far off what is quantised may be, over the largest of its scale: by an exponential where
+// sums are exact, and where a gate and an up are rounded to 16 bits before.
+constexpr double kNoiseOfIntegers = 0x1p-18, kNoiseOfRoundedSums = 0x1p-7;
+
+// Of results on random inputs, because of fp8 sums: the mean error and the largest.
+double mean_noise(const Product& p) {
+  return p.a.type.dtype == Dtype::fp8 ? (has_activation(p) ? kGatedNoise : 1) * max_error_of_fp8_sums(p) : 0;
+}
+double most_noise(const Product& p, int64_t elements) { return most_over_mean(elements) * mean_noise(p); }
+
 // Rounding errors are spread evenly over half an ulp: their rms is at most 2^-bits / sqrt(3) of the value. fp32 results
 // have none of their own; 2^-18 is for sums in another order.
 double max_normalised_error(Dtype dtype, bool twice, int64_t terms) {
@@ -56,9 +66,10 @@ double max_normalised_error(Dtype dtype, bool twice, int64_t terms) {
 
 double max_ulps(const ComparisonCounts& counts) { return std::bit_cast<float>(counts.max_ulps_bits); }
 
-// " of dweights"; nothing for D.
+// " of dweights" or " of y_scales"; nothing for D.
 std::string of_which(const Operand& result) {
-  return result.matrix == LayerMatrix::dweights ? fmt::format(" of {}", name(result.matrix)) : "";
+  const bool other = result.matrix == LayerMatrix::dweights || result.matrix == LayerMatrix::y_scales;
+  return other ? fmt::format(" of {}", name(result.matrix)) : "";
 }
 
 // Where row `row` of a result's reference and `column` lie.
@@ -91,6 +102,11 @@ Verifier::Verifier(const Operands& operands, Services& services, Cublas& cublas,
   results_.push_back(result_of(p.d, operands.d, operands.d_stride));
   if (!is_filled(p, p.d))
     results_[0].row_map = operands.d_rows.as<int>(), results_[0].weights = operands.result_weights();
+  if (quantises(p)) {
+    results_[0].scales = operands.d_scales_of(0);
+    results_.push_back(result_of(scales_of_result(p), operands.d_scales, operands.d_scale_stride));
+    results_[1].row_map = results_[0].row_map;
+  }
   if (p.gate_gradient) results_.push_back(result_of(p.gate_gradient->x, operands.x, operands.x_stride));
   if (p.weight_gradient)
     results_.push_back(result_of(p.weight_gradient->dweights, operands.dweights, operands.dweights_stride));
@@ -199,6 +215,13 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
     services_.of(p.d.type.dtype).finish_rows(rows, stream_);
     require(cudaStreamSynchronize(stream_), "the reference failed");
     check_finished(p, values, sums.as<float>(), results_[0].reference(values).as<float>());
+    if (quantises(p)) {
+      const DeviceBuffer elements(std::max<int64_t>(1, results_[0].rows * p.d.columns));
+      rows.out = elements.data(), rows.scales = results_[1].reference(values).as<float>();
+      services_.of(Dtype::fp32).finish_rows(rows, stream_);
+      require(cudaStreamSynchronize(stream_), "the reference failed");
+      check_scales(p, results_[0].reference(values).as<float>(), rows.scales);
+    }
   }
   if (sums_slots(p)) {
     const DeviceBuffer& result = results_[0].reference(values);
@@ -255,7 +278,7 @@ void Verifier::clear_output(Values values) const {
               "cannot fill buffers of intermediate results");
 }
 
-std::string Verifier::run_and_compare(const RunOnce& run, Values values, Weighting weighting,
+std::string Verifier::run_and_compare(const RunOnce& run, Values values, Weighting weighting, bool rounds_sums,
                                       std::vector<ComparisonCounts>& counts) const {
   clear_output(values);
   run();
@@ -263,11 +286,12 @@ std::string Verifier::run_and_compare(const RunOnce& run, Values values, Weighti
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
   counts.assign(results_.size(), {});
   for (size_t i = 0; i < results_.size(); ++i)
-    if (const std::string reason = compare(results_[i], values, weighting, counts[i]); !reason.empty()) return reason;
+    if (const std::string reason = compare(results_[i], values, weighting, rounds_sums, counts[i]); !reason.empty())
+      return reason;
   return {};
 }
 
-std::string Verifier::compare(const Result& result, Values values, Weighting weighting,
+std::string Verifier::compare(const Result& result, Values values, Weighting weighting, bool rounds_sums,
                               ComparisonCounts& counts) const {
   RowWeights weights = result.weights;
   weights.rounded = weighting == Weighting::rounded_result;
@@ -280,8 +304,14 @@ std::string Verifier::compare(const Result& result, Values values, Weighting wei
           "cannot clear counters");
   require(cudaMemcpyAsync(device_changed, changed, sizeof changed, cudaMemcpyHostToDevice, stream_),
           "cannot clear counters");
-  result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, weights, result.rows,
-                         n, result.rms.as<float>(), result.rms_rows, device_counts, stream_);
+  const double noise = (values == Values::integer ? kNoiseOfIntegers : most_noise(operands_.product, result.rows * n)) +
+                       (rounds_sums ? kNoiseOfRoundedSums : 0);
+  if (result.scales)
+    result.service.compare_quantised(result.of_set_0(), result.scales, result.reference(values).as<float>(),
+                                     result.row_map, result.rows, n, static_cast<float>(noise), device_counts, stream_);
+  else
+    result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, weights,
+                           result.rows, n, result.rms.as<float>(), result.rms_rows, device_counts, stream_);
   const int64_t bytes = operand.rows * n * size_bytes(operand.type.dtype);
   const Service& service = result.service;
   service.count_changed(result.memory.data(), kGuardBytes, kFill, device_changed, stream_);
@@ -304,8 +334,9 @@ std::string Verifier::compare(const Result& result, Values values, Weighting wei
 Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Weighting> weighting) const {
   const Weighting rounds = weighting.value_or(operands_.product.weighting);
   const bool gated = has_activation(operands_.product);
+  const double of_fp32 = kMaxUlpsOfFp32 + (rounds_sums && gated ? std::ldexp(kNoiseOfRoundedSums, 24) : 0);
   const auto beside_tie = [&](const Result& result) {
-    if (gated && result.operand.type.dtype == Dtype::fp32) return kMaxUlpsOfFp32;
+    if (gated && result.operand.type.dtype == Dtype::fp32) return of_fp32;
     return rounds_sums ? kMaxUlpsAdded : gated ? kMaxUlpsBesideTie : 0;
   };
   const bool twice = rounds_sums || rounds == Weighting::rounded_result;
@@ -313,7 +344,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
   for (const Result& result : results_) verdict.elements += 2 * result.rows * result.operand.columns;
   std::vector<ComparisonCounts> counts;
   operands_.fill(services_, Values::integer, 0, stream_);
-  verdict.reason = run_and_compare(run, Values::integer, rounds, counts);
+  verdict.reason = run_and_compare(run, Values::integer, rounds, rounds_sums, counts);
   for (size_t i = 0; i < results_.size(); ++i) {
     const Result& result = results_[i];
     if (counts[i].mismatches == 0 || max_ulps(counts[i]) <= beside_tie(result)) continue;
@@ -326,23 +357,22 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
   }
   operands_.fill(services_, Values::random, 0, stream_);
   if (!verdict.reason.empty()) return verdict;
-  verdict.reason = run_and_compare(run, Values::random, rounds, counts);
+  verdict.reason = run_and_compare(run, Values::random, rounds, rounds_sums, counts);
   for (size_t i = 0; i < results_.size() && verdict.reason.empty(); ++i) {
     const Result& result = results_[i];
     const Dtype dtype = result.operand.type.dtype;
     const double error = result.squares > 0 ? std::sqrt(counts[i].error / result.squares) : 0;
     const double ulps = max_ulps(counts[i]);
-    double most = dtype == Dtype::fp32 ? kMaxUlpsOfFp32
-                  : rounds_sums        ? kMaxUlpsAdded
-                  : twice              ? kMaxUlpsTwice
-                                       : kMaxUlps;
+    double most = dtype == Dtype::fp32 ? of_fp32 : rounds_sums ? kMaxUlpsAdded : twice ? kMaxUlpsTwice : kMaxUlps;
     double norm = max_normalised_error(dtype, twice, result.terms);
     if (operands_.product.a.type.dtype == Dtype::fp8) {
       const double own = result.squares > 0 ? std::sqrt(counts[i].rounding / result.squares) : 0;
-      const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16;  // roundings don't hide errors of sums
-      const double of_sums = (gated ? kGatedNoise : 1) * max_error_of_fp8_sums(operands_.product);
-      norm = (rounds_sums ? 2.2 : 1.05) * own + (fine ? of_sums : 0);
-      most += std::ldexp(most_over_mean(result.rows * result.operand.columns) * of_sums, significand_bits(dtype));
+      const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16 ||
+                        dtype == Dtype::fp32;  // roundings don't hide errors of sums
+      norm = (rounds_sums ? 2.2 : 1.05) * own;
+      if (fine) norm += mean_noise(operands_.product) + (rounds_sums && dtype == Dtype::fp32 ? kNoiseOfRoundedSums : 0);
+      most += std::ldexp(most_noise(operands_.product, result.rows * result.operand.columns), significand_bits(dtype));
+      if (result.scales) most = kMaxUlpsBesideTie;  // noise beside it doesn't count
     }
     if (i == 0) verdict.normalised_error = error, verdict.max_ulps = ulps;  // those of D
     if (!(ulps <= most))

@@ -17,10 +17,12 @@ using RunOnce = std::function<void()>;
 /// 1e-4 of the root sum of squares of the terms for random ones. Exit::machine where one differs. `sums` are those
 /// before a last pass: fp32 [owned_rows of D, N]; `result` is fp32 [tokens, N], the sums of a token's slots; `dweights`
 /// are fp32 [slots], the row dots of sums and X, which a gate gradient makes from H. Of check_finished `result` has D's
-/// rows, in expert order, with bias and activation. check_gate_gradient looks at whole rows: all where these are few.
+/// rows, in expert order, with bias and activation, and of check_scales it is what these are made from.
+/// check_gate_gradient looks at whole rows: all where these are few.
 void check_sums(const Product& product, Values values, const float* sums);
 void check_slot_sums(const Product& product, Values values, const float* sums, const float* result);
 void check_finished(const Product& product, Values values, const float* sums, const float* result);
+void check_scales(const Product& product, const float* result, const float* scales);
 void check_gate_gradient(const Product& product, Values values, const float* sums, const float* dh, const float* x);
 void check_dweights(const Product& product, Values values, const float* sums, const float* dweights);
 
@@ -43,12 +45,13 @@ class Verifier {
  private:
   /// One of the matrices that a launch writes, and what it should be.
   struct Result {
-    const Operand& operand;
+    Operand operand;
     const Service& service;  // of its dtype
     const DeviceBuffer& memory;
     int64_t stride = 0;            // bytes of a set, with the guard behind it
     const int* row_map = nullptr;  // of its rows in memory, null where references lie like them
     RowWeights weights = {};
+    const float* scales = nullptr;           // of a quantised result
     int64_t rows = 0;                        // of the references
     int64_t terms = 0;                       // the most products that an element sums
     DeviceBuffer integer = {}, random = {};  // references
@@ -69,15 +72,16 @@ class Verifier {
   void measure_reference(Result& result) const;
   /// One run over NaN-filled outputs, or over what is added to; a sentence where anything is wrong. Errors are measured
   /// on random inputs. `counts` has one for each result.
-  std::string run_and_compare(const RunOnce& run, Values values, Weighting weighting,
+  std::string run_and_compare(const RunOnce& run, Values values, Weighting weighting, bool rounds_sums,
                               std::vector<ComparisonCounts>& counts) const;
-  std::string compare(const Result& result, Values values, Weighting weighting, ComparisonCounts& counts) const;
+  std::string compare(const Result& result, Values values, Weighting weighting, bool rounds_sums,
+                      ComparisonCounts& counts) const;
 
   const Operands& operands_;
   Services& services_;
   cudaStream_t stream_;
   DeviceBuffer scratch_;
-  std::vector<Result> results_;  // D, and X and dweights where the product has them
+  std::vector<Result> results_;  // D, and its scales, X and dweights where the product has them
 };
 
 }  // namespace moetune
