@@ -17,7 +17,8 @@ namespace moetune {
 
 /// What simt's kernel is handed, but for its row counts; of fp8 with X's scales MN-major.
 inline Json simt_fields(bool fp8) {
-  std::map<std::string, std::string> pointers = {{"m_sizes", "sizes"}}, sizes;
+  std::map<std::string, std::string> pointers = {{"m_sizes", "sizes"}},
+                                     sizes = {{"y_scale_row", "0"}, {"y_scale_step", "0"}};
   for (const std::string own : {"x", "w", "y", "gather_indices", "topk_weights"}) pointers[own] = own;
   if (fp8) {
     pointers["x_scales"] = "x_scales_mn_major", pointers["w_scales"] = "w_scales";

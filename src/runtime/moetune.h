@@ -41,7 +41,7 @@ typedef struct moetune_served {
 
 /* What a kernel takes. Matrices are row-major: [rows, columns], w and dw [experts, rows, columns]; vectors [rows].
  * Scales of fp8, in fp32, by format: x_scales [rows, ceil(k / 128)], [rows] or [1]; w_scales [experts, ceil(n / 128),
- * ceil(k / 128)], [experts, n] or [experts]. */
+ * ceil(k / 128)], [experts, n] or [experts]; y_scales, which are written where y is fp8, [rows, ceil(n / 2 / 128)]. */
 typedef struct moetune_need {
   const char *name, *dtype; /* "x"; "bf16", "fp16", "fp32", "int32", "fp8" (e4m3) */
   int32_t dims, exact;      /* exact = 0: it may have more rows */

@@ -139,7 +139,8 @@ class _Prepared(moetune_kernels.Prepared):
         super().__init__(kernel, self.tokens, rows, needs, strides)
 
 
-_NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "bias", "x_scales", "w_scales"),
+_NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "bias", "y_scales", "x_scales",
+                 "w_scales"),
           "dx": ("dy", "w", "dx", "x", "m_sizes", "gather_indices", "topk_weights", "dweights", "h", "dh"),
           "layer": ("x", "up", "hidden", "down", "y", "m_sizes", "gather_indices", "topk_weights", "up_bias",
                     "down_bias"),
@@ -461,7 +462,7 @@ def _(folder, x, up, down, m_sizes, gather_indices, topk_weights, top_k, up_fusi
 
 
 def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", interleaved=False, up_bias=None,
-            down_bias=None, first_expert=0, part_of_experts=False):
+            down_bias=None, first_expert=0, part_of_experts=False, x_scales=None, up_scales=None, down_scales=None):
     """The experts of a layer, [tokens, hidden]: for each token the weighted sum of what its experts make of it. x [tokens,
     hidden]; up [experts, 2 * intermediate, hidden], gates first or interleaved; down [experts, hidden, intermediate];
     topk_ids and topk_weights [tokens, top_k]; activation "silu", "gelu" or "gpt_oss"; biases [experts, n]. With
@@ -470,12 +471,24 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
     "permute_x", with torch's activation behind it, which gradients take) and of "permute_y+topk_weights", and of dx and
     dw for gradients; with "+bias" where there are any. Where dx of down is of
     "permute_y+topk_weights+weight_gradient+silu" (tuned with --gated silu), it gives the gradients of gate and up, and
-    the product of up is all that is kept between the passes."""
+    the product of up is all that is kept between the passes.
+
+    With x_scales, up_scales and down_scales x and both weights are torch.float8_e4m3fn in blocks, as
+    scaled_grouped_gemm takes them, and up gives down its rows in fp8 with scales: two launches, which need kernels tuned
+    with --gated and --out-dtype fp8. Without biases and gradients."""
     top_k = topk_ids.shape[1]
     m_sizes, gather = route(folder, topk_ids, up.shape[0], first_expert)
     needs_grad = torch.is_grad_enabled() and any(one.requires_grad for one in (x, up, down, topk_weights))
     weights = topk_weights.float().reshape(-1)
     words = [activation, *["interleaved"] * interleaved]
+    if x_scales is not None:
+        if up_bias is not None or down_bias is not None:
+            raise Error("experts in fp8 have no biases")
+        hidden, scales = scaled_grouped_gemm(folder, x, up, x_scales, up_scales, m_sizes, gather, top_k=top_k,
+                                             fusion="+".join(["permute_x", *words]), out_dtype=torch.float8_e4m3fn)
+        y = scaled_grouped_gemm(folder, hidden, down, scales, down_scales, m_sizes, gather, weights, top_k=top_k,
+                                fusion="permute_y+topk_weights", zero_rest=part_of_experts)
+        return y.view(x.shape[0], top_k, -1).sum(dim=1)
     steps = "+".join(["permute_y+topk_weights+weight_gradient", *words])
     if (needs_grad and _eager(x, up, down) and up_bias is None and down_bias is None and
             _has(str(folder), x.device, "dx", steps, down.shape, x.dtype, top_k)):
@@ -508,8 +521,8 @@ def _scaled(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weig
         raise Error(f"no kernels give {out_dtype} of fp8: they give torch.bfloat16 and torch.float16")
     rows = gather_indices.numel()
     y = (x.new_zeros if zero_rest else x.new_empty)((rows, _columns(w, fusion)), dtype=out_dtype)
-    _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights, bias, x_scales,
-            w_scales, fp8=f"fp8-{scales}{_FP8_RESULTS[out_dtype]}{'-fast' * fast_sums}")
+    _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights, bias, None,
+            x_scales, w_scales, fp8=f"fp8-{scales}{_FP8_RESULTS[out_dtype]}{'-fast' * fast_sums}")
     return y
 
 
@@ -519,6 +532,23 @@ def _(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights, t
     return x.new_empty((gather_indices.numel(), _columns(w, fusion)), dtype=out_dtype)
 
 
+@_operator("quantised_grouped_gemm(str folder, Tensor x, Tensor w, Tensor x_scales, Tensor w_scales, Tensor m_sizes, "
+           "Tensor gather_indices, int top_k, str fusion, bool zero_rest=False) -> (Tensor, Tensor)")
+def _quantised(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, top_k, fusion, zero_rest=False):
+    rows, columns = gather_indices.numel(), _columns(w, fusion)
+    y = _result(x, (rows, columns), zero_rest)
+    y_scales = (x.new_zeros if zero_rest else x.new_empty)((rows, -(-columns // 128)), dtype=torch.float32)
+    _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, None, None, y_scales, x_scales,
+            w_scales, fp8="fp8-block-fp8")
+    return y, y_scales
+
+
+@_fake("quantised_grouped_gemm")
+def _(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, top_k, fusion, zero_rest=False):
+    rows, columns = gather_indices.numel(), _columns(w, fusion)
+    return x.new_empty((rows, columns)), x.new_empty((rows, -(-columns // 128)), dtype=torch.float32)
+
+
 def scaled_grouped_gemm(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights=None, *, top_k,
                         fusion="plain", scales="block", out_dtype=torch.bfloat16, fast_sums=False, zero_rest=False,
                         bias=None):
@@ -526,13 +556,20 @@ def scaled_grouped_gemm(folder, x, w, x_scales, w_scales, m_sizes, gather_indice
     torch.float32 and may lie anyhow, such as row-major or along the rows of x. x_scales are, for each row in memory of
     x, [rows, ceil(k / 128)] with scales="block", [rows] with "channel", and one of all with "tensor"; w_scales are
     [experts, ceil(n / 128), ceil(k / 128)], [experts, n] or [experts]. y is of out_dtype, torch.bfloat16 or
-    torch.float16. With fast_sums the kernel was tuned with --fast-sums. It has no gradients."""
+    torch.float16; or torch.float8_e4m3fn with blocks and an activation: the result is then (y, y_scales), which another call
+    takes as x and x_scales. With fast_sums the kernel was tuned with --fast-sums. It has no gradients."""
     _require_operands(fusion, topk_weights, bias)
     if x_scales is None or w_scales is None:
         raise Error("scaled_grouped_gemm needs both x_scales and w_scales")
     if torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or
                                     (topk_weights is not None and topk_weights.requires_grad)):
         raise Error("scaled_grouped_gemm has no gradients: call it under torch.no_grad()")
+    if out_dtype == torch.float8_e4m3fn:
+        if scales != "block" or not _ACTIVATIONS & _words(fusion) or bias is not None:
+            raise Error("y in torch.float8_e4m3fn belongs to scales of blocks and an activation, without a bias")
+        run = _quantised if _eager(x, w) else torch.ops.moetune.quantised_grouped_gemm.default
+        return run(str(folder), x.contiguous(), w.contiguous(), x_scales, w_scales, m_sizes, gather_indices, top_k, fusion,
+                   zero_rest)
     run = _scaled if _eager(x, w) else torch.ops.moetune.scaled_grouped_gemm.default
     return run(str(folder), x.contiguous(), w.contiguous(), x_scales, w_scales, m_sizes, gather_indices, topk_weights,
                top_k, fusion, scales, out_dtype, fast_sums, zero_rest, bias)

@@ -47,7 +47,7 @@ def run(tmp_path, text):
     folder.mkdir()
     subprocess.run([BUILT / "export_main", folder], check=True)
     (tmp_path / "program.py").write_text(HEAD + text)
-    result = subprocess.run([sys.executable, "-B", tmp_path / "program.py", folder],
+    result = subprocess.run([sys.executable, "-B", tmp_path / "program.py", folder, log],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
                             env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": str(log)})
     assert result.returncode == 0, result.stderr
@@ -286,6 +286,33 @@ torch.library.opcheck(torch.ops.moetune.scaled_grouped_gemm.default, ("f", rows8
     assert out == ["(32, 256) torch.bfloat16", "torch.float16", "(32, 256)"]
     strides = [" ".join(line.split()[2:4] + line.split()[6:]) for line in log if line.startswith("  x_scales")]
     assert strides[:6] == ["4 1 8 4 1", "1 36 8 1 2", "4 1 8 4 1", "1 0 256 1 0", "0 0 1 0 0", "1 36 8 4 1"]
+
+
+def test_a_layer_in_fp8_takes_two_launches(tmp_path):
+    out, log = run(tmp_path, FP8 + """
+y, scales = block(x8, x_scales=x_scales[:T], fusion="permute_x+silu", out_dtype=e4m3)
+print(tuple(y.shape), y.dtype, tuple(scales.shape), scales.dtype, scales.data_ptr())
+torch.library.opcheck(torch.ops.moetune.quantised_grouped_gemm.default, ("f", x8, w8, x_scales[:T].contiguous(), w_scales, m, gather, k,
+                      "permute_x+silu"), test_utils="test_faketensor")
+mark = len(open(sys.argv[2]).readlines())
+down = torch.randn(E, K, N // 2, dtype=torch.bfloat16).to(e4m3)
+y = mt.experts("f", x8, w8, down, torch.randint(0, E, (T, k)), weights.detach(), x_scales=x_scales[:T], up_scales=w_scales,
+               down_scales=torch.rand(E, 4, 1))
+print(tuple(y.shape), y.dtype, mark)
+for wrong in (dict(fusion="permute_x"), dict(fusion="permute_x+silu", scales="channel")):
+    try: block(x8, x_scales=x_scales[:T], out_dtype=e4m3, **wrong)
+    except moetune_kernels.Error as e: print(e)
+""")
+    first, layer, *errors = out
+    assert first.startswith("(32, 128) torch.float8_e4m3fn (32, 1) torch.float32 ")
+    written = [line.split() for line in log if line.startswith("  y_scales")]
+    assert int(written[0][1], 16) == int(first.split()[-1]) and written[0][2:] == ["1", "1"]
+    assert layer.startswith("(16, 512) torch.bfloat16 ")
+    of_layer = log[int(layer.split()[-1]):]
+    assert entries(of_layer).count("moetune_kernel") == 2
+    ups, downs = (line.split() for line in of_layer if line.startswith("  x_scales"))
+    assert downs[1] == [line.split()[1] for line in of_layer if line.startswith("  y_scales")][0] and downs[2:4] == ["1", "1"]
+    assert len(errors) == 2 and all("belongs to scales of blocks and an activation" in line for line in errors)
 
 
 def test_what_does_not_fit_fp8_is_refused(tmp_path):

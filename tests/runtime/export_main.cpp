@@ -66,6 +66,10 @@ std::vector<std::pair<Shape, std::string>> wanted() {
       "hold=0 pace=own");  // with a map for the rest of a tile's rows
   list.emplace_back(fp8_of(ScaleKind::block, Dtype::bf16, false, {}), "");
   list.emplace_back(fp8_of(ScaleKind::block, Dtype::bf16, false, px), "");
+  list.emplace_back(fp8_of(ScaleKind::block, Dtype::fp8, false, {.permute_x = true, .silu = true}), "");
+  Shape down = fp8_of(ScaleKind::block, Dtype::bf16, false, weighted);  // which reads that result
+  down.layer.projection = Projection::down, down.layer.n = 512, down.layer.k = 128;
+  list.emplace_back(down, "");
   list.emplace_back(fp8_of(ScaleKind::channel, Dtype::fp16, true, weighted), "");
   list.emplace_back(fp8_of(ScaleKind::tensor, Dtype::bf16, false, py), "");
   list.emplace_back(down_of(6), "");

@@ -46,6 +46,9 @@ std::vector<ScalesRule> scales_of(const Product& p) {
   return rules;
 }
 
+// Columns of the scales of a quantised result, which lie in rows without gaps.
+Expression scale_columns(const Product& p) { return ceil_div(columns_expression(p, p.d), p.d.type.scales.columns); }
+
 // The operands that the caller passes.
 Json operands_of(const Product& p) {
   Json list = {operand(p, p.a, "read"), operand(p, p.b, "read"), operand(p, p.d, p.accumulates ? "update" : "write"),
@@ -61,6 +64,9 @@ Json operands_of(const Product& p) {
     if (!p.gate_gradient) list.push_back(operand(p, p.weight_gradient->x, "read"));
     list.push_back(operand("dweights", "fp32", {"slots"}, "write"));
   }
+  if (quantises(p))
+    list.push_back(operand(operand_name(LayerMatrix::y_scales), "fp32",
+                           {rows_expression(p, p.d).text(), scale_columns(p).text()}, "write"));
   if (p.bias) list.push_back(operand("bias", name(p.bias->type.dtype), {"experts", "n"}, "read"));
   for (const ScalesRule& rule : scales_of(p)) {
     list.push_back({{"name", rule.name}, {"dtype", "fp32"}, {"shape", texts(rule.shape)}, {"access", "read"}});
@@ -89,6 +95,11 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
   if (field == "gather_indices") return reads_gather_indices(p) ? "gather_indices" : "";
   if (field == "topk_weights") return p.weighting != Weighting::none ? "topk_weights" : "";
   if (field == "bias") return p.bias ? "bias" : "";
+  if (field.starts_with("y_scale"))
+    return !quantises(p)            ? ""
+           : field == "y_scales"    ? "y_scales"
+           : field == "y_scale_row" ? scale_columns(p).text()
+                                    : "1";
   for (const BufferRule& buffer : rule.buffers)
     if (buffer.name == field) return buffer.name;
   for (const ScalesRule& scales : scales_of(p))

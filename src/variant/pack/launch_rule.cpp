@@ -185,7 +185,10 @@ const std::vector<ArgsField>& args_fields() {
                                                 {"w_scale_expert", offsetof(Args, w_scale_expert), Kind::int64},
                                                 {"w_scale_row", offsetof(Args, w_scale_row), Kind::int64},
                                                 {"w_scale_step", offsetof(Args, w_scale_step), Kind::int64},
-                                                {"bias", offsetof(Args, bias)}};
+                                                {"bias", offsetof(Args, bias)},
+                                                {"y_scales", offsetof(Args, y_scales)},
+                                                {"y_scale_row", offsetof(Args, y_scale_row), Kind::int64},
+                                                {"y_scale_step", offsetof(Args, y_scale_step), Kind::int64}};
   return fields;
 }
 
