@@ -184,9 +184,10 @@ bool feeds(const Shape& up, const Shape& down) {
     return false;
   Layer expected = wide;
   expected.projection = Projection::down, expected.n = narrow.n, expected.k = narrow.k;
+  if (wide.out_dtype == Dtype::fp8) expected.out_dtype = narrow.out_dtype;
   if (narrow != expected || narrow.n != wide.k) return false;
   const Operand y = product_of(up).d, x = product_of(down).a;
-  return y.columns == x.columns && y.order == x.order && y.type.dtype == x.type.dtype && !has_scales(x.type);
+  return y.columns == x.columns && y.order == x.order && y.type == x.type;
 }
 
 bool is_moved(const Product& product, const Operand& operand) {

@@ -120,7 +120,7 @@ Product product_of(const Problem& problem);
 Product product_of(const Shape& shape);
 
 /// Whether fwd of `down` reads as X what fwd of `up` writes as Y, of the same experts: one after the other they are a
-/// layer. Of fp8 they are none, whose Y is quantised in between.
+/// layer. Of fp8 they are one if Y is fp8 too.
 bool feeds(const Shape& up, const Shape& down);
 
 /// Whether weights multiply rows of the result, rather than of an operand or none.

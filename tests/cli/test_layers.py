@@ -146,6 +146,12 @@ def test_other_requests_are_refused(room):
     assert "have no gate" in error(layer=["--model", "nemotron-3-nano-30b", "--projection", "ffn"])
 
 
+def test_a_layer_in_fp8_quantises_in_between(room):
+    _, table = tune(room, "--dtype", "fp8", "--out-dtype", "fp8")
+    assert [entry["cell"]["out_dtype"] for entry in table["entries"]] == ["fp8", "bf16"]
+    assert len(table["layers"]) == 1
+
+
 def test_by_slot_and_other_activations(room):
     _, table = tune(room, "--by-slot", "--gated", "gelu")
     assert [entry["id"].rsplit("/", 1)[1] for entry in table["entries"]] == ["permute_x+by_slot+gelu",

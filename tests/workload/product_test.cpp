@@ -533,10 +533,11 @@ TEST(Product, OfFp8ResultsHasScalesOfThem) {
   EXPECT_EQ(scales.type, plain_type(Dtype::fp32));
   EXPECT_EQ(bytes(plain) - bytes(p), 6.0 * (160 - 2 * 4));
   EXPECT_EQ(in_expert_order(p).d.type, plain_type(Dtype::bf16));
-  problem.shape.layer = {
-      .model = "custom", .projection = Projection::down, .experts = 4, .top_k = 2, .n = 10, .k = 160};
-  problem.shape.layer.dtype = Dtype::fp8, problem.shape.layer.scales = ScaleKind::block;
+  const Shape up = problem.shape;
+  Layer& layer = problem.shape.layer;
+  layer.projection = Projection::down, layer.n = layer.k, layer.k = 160, layer.out_dtype = Dtype::bf16;
   problem.shape.fusion = {.permute_y = true, .topk_weights = true};
+  EXPECT_TRUE(feeds(up, problem.shape));
   const Product down = product_of(problem);  // reads both as they are
   EXPECT_EQ(down.a.type, p.d.type);
   EXPECT_EQ(down.a.rows, p.d.rows);

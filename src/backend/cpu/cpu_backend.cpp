@@ -206,11 +206,12 @@ class CpuBackend : public Backend {
     return knobs;
   }
 
-  /// `a`: in place of the set's.
+  /// `up`: the set whose D is A, in place of the set's own.
   void launch(const Loaded& loaded, const Contender& contender, const OperandSet& set,
-              const std::vector<float>& weights, const void* a = nullptr) {
+              const std::vector<float>& weights, const OperandSet* up = nullptr) {
     Matrices matrices = matrices_of(set, weights);
-    if (a) matrices.a = a;
+    if (up) matrices.a = up->d.data();
+    if (up && up->d_scales.data()) matrices.a_scales = reinterpret_cast<const float*>(up->d_scales.data());
     grouped_gemm(loaded.product, matrices, knobs_of(contender), pool_, workspace_);
   }
 
@@ -220,7 +221,7 @@ class CpuBackend : public Backend {
   }
   void launch_down(const Contender& part, size_t set) {
     const Loaded& down = *loaded_->down;
-    launch(down, part, down.sets[set], down.topk_weights, loaded_->sets[set].d.data());
+    launch(down, part, down.sets[set], down.topk_weights, &loaded_->sets[set]);
   }
 
   void launch_on(const Contender& contender, size_t set) {

@@ -242,6 +242,9 @@ class CudaBackend : public Backend {
     };
     const auto clear = [&](const Operands& o) {
       require(cudaMemsetAsync(o.d_of(0), 0xff, bytes_of_d(o), stream_->stream), "cannot clear a result");
+      if (o.d_scale_stride > 0)
+        require(cudaMemsetAsync(o.d_scales_of(0), 0xff, static_cast<size_t>(o.d_scale_stride), stream_->stream),
+                "cannot clear a result");
     };
     const Operands& last = loaded_->down->own.operands;
     return compare_chained(

@@ -105,9 +105,11 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   const int64_t spare = fp8 ? CublasLt::kSpareRows * row_bytes(p.a) : 0;
   o.a_stride = before ? before->d_stride : aligned(bytes_of(p.a) + spare);
   o.b_stride = aligned(bytes_of(p.b) + (p.b.type.stage != p.b.type.dtype ? kReadPastRows : 0));
-  o.d_stride = aligned(bytes_of(p.d) + kGuardBytes);
+  // Down may read a quantised result as it reads X.
+  o.d_stride = aligned(bytes_of(p.d) + kGuardBytes + (quantises(p) ? CublasLt::kSpareRows * row_bytes(p.d) : 0));
   if (quantises(p)) o.d_scale_stride = aligned(bytes_of(scales_of_result(p)) + kGuardBytes);
-  if (has_scales(p.a.type)) o.a_scale_stride = aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
+  if (has_scales(p.a.type))
+    o.a_scale_stride = before ? before->d_scale_stride : aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
   if (has_scales(p.b.type)) o.b_scale_stride = aligned(scale_count(p, p.b) * size_bytes(p.b.type.scales.dtype));
   if (has_zero_points(p.b)) o.b_zero_stride = aligned(scale_count(p, p.b) / 2);
   const int64_t sorted_a = is_moved(p, p.a) ? sorted_bytes(p, p.a, o.plain.a) + aligned(spare) : 0;
@@ -148,7 +150,10 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   o.a = before ? DeviceBuffer(before->d_of(0), sets * o.a_stride) : make(o.a_stride);
   o.b = make(o.b_stride), o.d = make(o.d_stride, kGuardBytes);
   o.d_scales = make(o.d_scale_stride, kGuardBytes);
-  o.a_scales = make(o.a_scale_stride), o.b_scales = make(o.b_scale_stride), o.b_zeros = make(o.b_zero_stride);
+  o.a_scales = before && o.a_scale_stride > 0
+                   ? DeviceBuffer(before->d_scales.data() + kGuardBytes, sets * o.a_scale_stride)
+                   : make(o.a_scale_stride);
+  o.b_scales = make(o.b_scale_stride), o.b_zeros = make(o.b_zero_stride);
   o.x = make(o.x_stride, p.gate_gradient ? kGuardBytes : 0), o.h = make(o.h_stride);
   o.dweights = make(o.dweights_stride, kGuardBytes), o.bias = make(o.bias_stride);
   if (fp8) make_other_scales(o);

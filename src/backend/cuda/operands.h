@@ -87,7 +87,8 @@ constexpr int64_t kGuardBytes = 4096;
 
 /// Allocates and fills with random values. Rotation covers three times the L2 cache, with at least two sets unless one
 /// alone is that large and two don't fit. Throws OutOfMemory with the size before allocating anything. With `before`,
-/// which feeds() it and outlives it, there are as many sets, and A is the D of `before`.
+/// which feeds() it and outlives it, there are as many sets, and A, with its scales, is the D
+/// of `before`.
 Operands make_operands(Product product, const DeviceInfo& device, Services& services, cudaStream_t stream,
                        const Operands* before = nullptr);
 

@@ -397,7 +397,7 @@ std::vector<Cell> all_cells(const CellOptions& options) {
         throw request_error(
             fmt::format("--projection ffn: down of {} does not read what up writes: a pass quantises it",
                         format_word(known->layer)),
-            "tune them apart with --projection up,down");
+            "tune them apart with --projection up,down, or of fp8 in blocks add --out-dtype fp8");
     }
     return cells;
   }
