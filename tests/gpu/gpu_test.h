@@ -22,7 +22,7 @@ inline void PrintTo(const GpuCase& one, std::ostream* out) { *out << one.name; }
 inline Problem problem_of(const GpuCase& c, Dtype dtype = Dtype::bf16, Fusion fusion = {}, Op op = Op::fwd) {
   Cell cell;
   cell.shape.layer = {.model = "custom",
-                      .projection = Projection::up,
+                      .projection = op == Op::dx && is_gated(fusion) ? Projection::down : Projection::up,
                       .experts = c.experts,
                       .top_k = c.top_k,
                       .n = c.n,

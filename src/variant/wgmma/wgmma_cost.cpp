@@ -337,7 +337,7 @@ struct Model {
     loaded += cost.gather_loads * gathered;
     // SMs that wait leave power to the others: the clock depends on the work of all.
     const double busiest = busiest_cycles(tiles) * shared_part(tiles, count);
-    const double together = c.pace == Pace::common ? cost.common_pace : 1;
+    const double together = c.pace == Pace::common && !promotes ? cost.common_pace : 1;
     const double busy = std::max(
         busiest / each, together * work / (cost.clock_under_power * (promotes ? cost.promoted_clock : 1) * clock));
     const auto active = static_cast<double>(
