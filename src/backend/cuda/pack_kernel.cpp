@@ -26,6 +26,7 @@ const char* address_of(const std::string& name, const Operands& o, int set) {
   if (name == "x_scales_mn_major") return o.a_mn_scales.data() + set * o.a_mn_stride;
   if (name == "w_scales") return reinterpret_cast<const char*>(o.b_scales_of(set));
   if (name == "w_zeros") return o.b_zeros_of(set);
+  if (name == "y_scales") return reinterpret_cast<const char*>(o.d_scales_of(set));
   if (name == "bias") return o.bias.size() > 0 ? o.bias.data() + set * o.bias_stride : nullptr;
   if (name == "m_sizes") return o.m_sizes.data();
   if (name == "first_rows") return o.first_rows.data();

@@ -68,7 +68,7 @@ Layer small_layer(const std::string& format) {
   for (const std::string& dtype : dtype_names())
     for (const ScaleKind scales : {ScaleKind::none, ScaleKind::block, ScaleKind::channel, ScaleKind::tensor,
                                    ScaleKind::group32, ScaleKind::group64, ScaleKind::group128})
-      for (const Dtype out : {Dtype::bf16, Dtype::fp16})
+      for (const Dtype out : {Dtype::bf16, Dtype::fp16, Dtype::fp8})
         for (const bool fast : {false, true}) {
           layer.dtype = parse_dtype(dtype), layer.scales = scales, layer.out_dtype = out, layer.fast_sums = fast;
           if (may_have(layer.dtype, scales) && format_word(layer) == format) return layer;
@@ -162,6 +162,7 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
       if (has_scales(operand->type)) known[scales] = name(operand->type.scales.dtype);
     if (p.a.type.scales.kind == ScaleKind::block) known["x_scales_mn_major"] = "fp32";
     if (has_zero_points(p.b)) known["w_zeros"] = "uint8";
+    if (quantises(p)) known["y_scales"] = "fp32";
     if (computation.op == Op::fwd) known["bias"] = name(p.d.type.dtype);
     for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->type.dtype);
     each(operands, [&](const JsonAt& operand) {
@@ -188,7 +189,7 @@ void require_untimed(const JsonAt& launch) {
     if (argument.has("struct")) argument.fail("a launch that is not timed takes no structs");
     if (!argument.has("pointer")) return;
     for (const char* changing : {"x", "w", "y", "dx", "dw", "dy", "dweights", "topk_weights", "bias", "x_scales",
-                                 "x_scales_mn_major", "w_scales", "w_zeros"})
+                                 "x_scales_mn_major", "w_scales", "w_zeros", "y_scales"})
       if (argument["pointer"].string() == changing)
         argument["pointer"].fail(fmt::format("a launch that is not timed cannot take '{}'", changing),
                                  "it may take row counts, indices and buffers, which stay the same");
