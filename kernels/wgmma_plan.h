@@ -110,17 +110,11 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
 
 /// The same of sums that are promoted, with those of wgmma.
 constexpr int max_promoted_sums(const WgmmaKnobs& k, bool quantises) {
-  const bool first = k.gather == Gather::first, rows = k.tma_store == TmaStore::rows;
-  if (k.consumers == 3) {
-    const bool stores_boxes = k.tma_store == TmaStore::boxes && !k.swap;
-    const bool together = by_pointers(k) ? !rows : k.cluster != Cluster::none && (k.pace == Pace::common || rows);
-    return copies_rows(k) || first || stores_boxes || together || k.split != 1 ? 112 : 128;
-  }
+  if (k.consumers == 3) return 128;
   if (k.split > 1) return 96;
   if (quantises)
-    return !k.swap ? 160 : copies_rows(k) || k.in_flight > 0 || first ? 144 : 176;
+    return !k.swap ? 160 : copies_rows(k) || k.in_flight > 0 || k.gather == Gather::first ? 144 : 176;
   if (copies_rows(k)) return 144;
-  if (first) return 176;
   const bool aligned = k.block_n % 64 == 0 || kScaleBlock % k.block_n == 0;
   return aligned && !by_pointers(k) && !(k.swap && k.in_flight > 0 && groups(k) > 1) ? 192 : 176;
 }

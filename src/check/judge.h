@@ -43,6 +43,7 @@ struct CellFinding {
   bool elsewhere = false;  // the control differs so much that equal times or ratios say nothing
   Remedy remedy = Remedy::none;
   Verdict verdict = {};                // of the winner, now
+  std::string code = {};               // of the winner's kernel, now
   std::vector<Rival> rivals_now = {};  // measured beside it, the control last
 };
 // Against another program: `change` is that from the winner's time there to its time here, before_seconds its time

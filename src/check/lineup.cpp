@@ -37,9 +37,11 @@ auto asked_of(const CheckRequest& request, Call call) {
   }
 }
 
-void require_compiled(Backend& backend, const Shape& shape, const std::vector<Candidate>& candidates) {
+// The first of them must compile; its code is returned.
+std::string require_compiled(Backend& backend, const Shape& shape, const std::vector<Candidate>& candidates) {
   const std::vector<CompileResult> results = backend.compile(shape, candidates);
   if (results.at(0).status != Status::ok) throw CandidateFault(results[0].status, results[0].reason);
+  return results[0].code;
 }
 
 std::vector<Candidate> candidates_of(const Lineup& lineup, const Backend* backend) {
@@ -131,7 +133,7 @@ std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem,
   Backend* here = lineup.runners[0].backend;
   try {
     here->load(problem);
-    require_compiled(*here, problem.shape, candidates_of(lineup, here));
+    finding.code = require_compiled(*here, problem.shape, candidates_of(lineup, here));
     finding.verdict = here->verify(lineup.runners[0].contender);
     if (!finding.verdict.ok) return settled(finding, Finding::wrong_result, finding.verdict.reason);
   } catch (const CandidateFault& fault) {

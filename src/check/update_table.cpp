@@ -25,6 +25,7 @@ Entry updated(const Entry& entry, const CellFinding& finding) {
   Entry now = entry;
   now.measurement = finding.now;
   now.verdict = finding.verdict;
+  now.code = finding.code;
   now.ties.clear();  // of other times
   now.rivals.clear();
   for (const Rival& rival : entry.rivals)

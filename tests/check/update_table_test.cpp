@@ -36,13 +36,15 @@ Update update() { return {.date = "2026-11-23T01:26:06", .reason = "driver 580",
 const Json kHere = {{"identity", {{"fake", "1"}}}};
 
 TEST(UpdateTable, HasTheTimesOfNowAndTheReason) {
-  const TunedTable table = tuned();
+  TunedTable table = tuned();
+  table.entries[0].code = "0123456789ab";
   const CheckResult result = checked(table, slower());
   const UpdatedTable updated = update_table(table, result, kHere, update());
   EXPECT_TRUE(updated.kept.empty());
   const Entry& entry = updated.table.entries[0];
   EXPECT_NEAR(entry.measurement.time.value, 120e-6, 1e-9);
   EXPECT_EQ(entry.candidate, table.entries[0].candidate);
+  EXPECT_EQ(entry.code, "") << "the times are of the kernel of now, of which the fake tells no code";
   ASSERT_EQ(entry.rivals.size(), 3U);
   EXPECT_EQ(entry.rivals[0].name, "default");
   EXPECT_NEAR(find_rival(entry, "loop")->ratio.value, 120.0 / 330, 1e-6);
