@@ -35,7 +35,7 @@ def test_verify_fits_80_columns(room):
 def test_check_fits_80_columns(room):
     table = room.tuned()
     text = narrow(room.run("check", table, "--rounds", "5", "--patience", "0", "-q").stdout.split("\n\nNext")[0])
-    assert re.search(r"^(\| tokens \| routing |  routing  )", text, re.M) and not ALL_KNOBS.search(text)
+    assert re.search(r"^(\| tokens \| routing |8 tokens, uniform$)", text, re.M) and not ALL_KNOBS.search(text)
     verbose = room.run("check", table, "--rounds", "5", "--patience", "0", "-q", "-v").stdout
     assert ALL_KNOBS.search(verbose)
 
