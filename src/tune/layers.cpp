@@ -122,7 +122,7 @@ std::optional<TunedLayer> measure(const Bench& bench) {
     rivals.emplace_back("default", pair_of(ups.back(), downs.back()));
     if (std::ranges::find(pairs, rivals[0].second) == pairs.end()) pairs.push_back(rivals[0].second);
   }
-  for (const std::string& name : bench.backend.baselines())
+  for (const std::string& name : bench.backend.baselines(bench.up.cell.shape.layer))
     rivals.emplace_back(name, Contender{.baseline = name, .candidate = {}});
   if (bench.listener.begins) bench.listener.begins(bench.up.cell, pairs.size());
   bench.backend.compile(bench.up.cell.shape, ups);
