@@ -108,10 +108,12 @@ void look_at_sums(Chooser& chooser, Knobs c) {
 // Tiles of an expert's rows, which are on the N side: the last tile multiplies only the rows that it has.
 void look_at_rows(Chooser& chooser, Knobs c) {
   const int row = swizzle_columns(chooser.of_kernel);  // of the swizzle
-  // Where sums are promoted, swapped tiles multiply all of their rows.
+  // Where sums are promoted, swapped tiles multiply all of their rows; where they are scaled, few fit beside steps in
+  // flight.
   const std::vector<std::pair<bool, int>> ways =
-      chooser.of_kernel.promotes ? std::vector<std::pair<bool, int>>{{true, 1}, {true, 0}, {false, 1}, {false, 0}}
-                                 : std::vector<std::pair<bool, int>>{{c.swap, c.in_flight}};
+      chooser.problem.shape.layer.dtype == Dtype::fp8
+          ? std::vector<std::pair<bool, int>>{{true, 1}, {true, 0}, {false, 1}, {false, 0}}
+          : std::vector<std::pair<bool, int>>{{c.swap, c.in_flight}};
   for (const Gather gather : {Gather::tiles, Gather::first})
     for (const int block_k : {row, 2 * row})
       for (const auto& [swap, in_flight] : ways) {
