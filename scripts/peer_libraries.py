@@ -302,8 +302,9 @@ class Problem:
         self.dtype_name = cell["dtype"]
         self.scales = cell["scales"] if cell["dtype"] == "fp8" else None
         self.fast_sums = bool(cell.get("fast_sums"))
-        self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[  # of the result, and without scales of all
-            cell["out_dtype"] if self.scales else cell["dtype"]]
+        self.quantised = self.scales == "block" and cell["out_dtype"] == "fp8"  # by the pass behind a bf16 product
+        self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}[
+            cell["out_dtype"] if self.scales else cell["dtype"]]  # of the product, and without scales of all
         self.starts = [0, *itertools.accumulate(self.m_sizes)]
         self.active = [e for e, m in enumerate(self.m_sizes) if m > 0]
         self.blocks = [-(-side // SCALE_BLOCK) for side in (self.n, self.k)]  # of scales
@@ -433,6 +434,21 @@ class Problem:
                     (product[..., :self.n // 2], product[..., self.n // 2:]))
         return ACTIVATIONS[self.activation](self.torch, gate, up)
 
+    def finished(self, product):
+        """The activation of a product; of a quantised result e4m3 and a scale for SCALE_BLOCK columns of a row."""
+        if not self.quantised:
+            return self.activated(product)
+        blocks = self.activated(product.float()).reshape(*product.shape[:-1], -1, SCALE_BLOCK)
+        scales = blocks.abs().amax(-1, keepdim=True).clamp(min=1e-10) / 448
+        return (blocks / scales).to(self.torch.float8_e4m3fn).reshape(*product.shape[:-1], -1), scales[..., 0]
+
+    def dequantised(self, result):
+        """A result as it is compared: that of finished() in fp32."""
+        if not self.quantised:
+            return result
+        values, scales = result
+        return (values.float().reshape(*scales.shape, SCALE_BLOCK) * scales[..., None]).reshape(values.shape)
+
     def error_of(self, result):
         """The largest error of an expert: root mean square of the difference over that of the result. Infinite where an
         expert without rows has a dW other than zeros."""
@@ -466,12 +482,13 @@ class Variant:
 
 
 def with_pass(p, variant):
-    """The same with torch's compiled activation behind it, where the cell has one and the peer doesn't know it."""
+    """The same with torch's compiled activation behind it, and its quantisation, where the cell has them and the peer
+    doesn't know them."""
     if not p.activation or variant.activates:
         return variant
     if p.compiled is None:
         p.torch._dynamo.reset()  # of the sizes of other cells
-        p.compiled = p.torch.compile(p.activated, dynamic=False)
+        p.compiled = p.torch.compile(p.finished, dynamic=False)
     outputs = [None] * p.sets
 
     def launch(i):
@@ -479,7 +496,9 @@ def with_pass(p, variant):
         outputs[i] = None
         outputs[i] = p.compiled(variant.outputs[i])
 
-    return Variant(f"{variant.note}; activation by torch.compile", launch, outputs, variant.in_order, True)
+    pass_behind = "activation and quantisation" if p.quantised else "activation"
+    return Variant(f"{variant.note}; {pass_behind} by torch.compile", launch, outputs,
+                   lambda y: variant.in_order(p.dequantised(y)), True)
 
 
 # --- peers ---------------------------------------------------------------------------------------------------------
@@ -655,7 +674,7 @@ def deepgemm_masked(p, options):
             multiply(inputs[i], weights[i], outputs[i], masked, expected)
 
         note = f"X permuted before, {p.experts} x {room} rows of memory; expected_m {expected}"
-        return Variant(note, launch, outputs, lambda y: y.reshape(-1, p.n)[places])
+        return Variant(note, launch, outputs, lambda y: y.reshape(-1, y.shape[-1])[places])
 
     # The expected rows steer its choice of tiles. Callers guess either the mean or the maximum: the faster one counts.
     return [variant(expected) for expected in sorted({-(-p.rows // p.experts), max(p.m_sizes)})]
@@ -699,16 +718,23 @@ def deepgemm_contiguous_or_summed(p, options):
 
 
 def quack(p, options):
-    from quack.gemm_interface import gemm
+    from quack import gemm_interface
 
-    outputs = p.empty(*p.result_shape())
-    ragged = {"cu_seqlens_k" if p.op == "dw" else "cu_seqlens_m": p.indices(p.starts)}
+    gated = p.activation == "silu"
+    outputs = p.empty(p.rows, p.n // 2) if gated else p.empty(*p.result_shape())
+    how = {"tuned": True, "cu_seqlens_k" if p.op == "dw" else "cu_seqlens_m": p.indices(p.starts)}
+    if gated:
+        how |= {"activation": "swiglu", "store_preact": False, "concat_layout": None if p.interleaved else ("B",)}
 
     def variant(dynamic):
         def launch(i):
-            gemm(*p.operands(i), out=outputs[i], dynamic_scheduler=dynamic, tuned=True, **ragged)
+            if gated:
+                gemm_interface.gemm_gated(*p.operands(i), postact_out=outputs[i], dynamic_scheduler=dynamic, **how)
+            else:
+                gemm_interface.gemm(*p.operands(i), out=outputs[i], dynamic_scheduler=dynamic, **how)
 
-        return Variant(f"{p.moved_before()}; {'dynamic' if dynamic else 'static'} scheduler, tuned", launch, outputs)
+        note = f"{p.moved_before()}; {'dynamic' if dynamic else 'static'} scheduler, tuned{', gemm_gated' * gated}"
+        return Variant(note, launch, outputs, activates=gated)
 
     return [variant(False), variant(True)]
 

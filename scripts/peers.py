@@ -11,7 +11,8 @@ Standard output gets a Markdown table, -o a JSON file (moetune.peers/1); everyth
 The method: operand sets rotate through at least three L2s; whole rotations are captured in one CUDA graph of about
 2 ms; CUDA events stand around its replays, with a rest before each; the result is the median of the blocks. Each
 result is checked against an fp32 product expert by expert before and after it is timed. Of cells with gates a peer's
-product is followed by torch's compiled activation, within the measured time. A peer without a cell's op or dtype is left
+product is followed by torch's compiled activation, and with --out-dtype fp8 by its quantisation in the same pass, within
+the measured time; QuACK joins gates and ups of silu by itself. A peer without a cell's op or dtype is left
 out there: fp8 with scales of blocks has DeepGEMM and Triton, with scales of channels or tensors torch
 (`torch._scaled_grouped_mm`) and Triton.
 
@@ -39,6 +40,7 @@ LIBRARIES = ("triton", "deep_gemm", "quack", "unsloth")  # of the environment: t
 WARM_UP_SECONDS = 5e-3
 SPIN_CYCLES = 2_000_000  # of a kernel that holds the stream while a graph is being launched behind it
 TOLERANCE = 1e-2  # of the result's root mean square, expert by expert
+TOLERANCE_OF_FP8 = 4e-2  # of a quantised result, whose rounding is 2.6e-2
 
 
 class WrongRequest(Exception):
@@ -160,7 +162,7 @@ def unsuited(entry):
         if cell.get(flag):
             return f"{flag} is not measured here"
     if cell.get("dtype") == "fp8":
-        if cell.get("op", "fwd") not in FORWARD or cell.get("out_dtype") not in ("bf16", "fp16"):
+        if cell.get("op", "fwd") not in FORWARD or cell.get("out_dtype") not in ("bf16", "fp16", "fp8"):
             return f"fp8 {cell.get('op')} to {cell.get('out_dtype')} is not measured here"
         if cell.get("scales") not in FP8_PEERS:
             return f"fp8 with scales of {cell.get('scales')} is not measured here"
@@ -218,7 +220,7 @@ def measure(p, variant, blocks, rest, block_seconds=BLOCK_SECONDS):
         for i in range(launches):
             variant.launch(i % p.sets)
     try:
-        variant.outputs[0].fill_(math.nan)
+        spoil(variant)
         graph.replay()
         torch.cuda.synchronize()
         seconds = []
@@ -232,16 +234,22 @@ def measure(p, variant, blocks, rest, block_seconds=BLOCK_SECONDS):
     return seconds, launches
 
 
+def spoil(variant):
+    """Fills the first result with NaN; of a quantised one the scales."""
+    result = variant.outputs[0]
+    (result[1] if isinstance(result, tuple) else result).fill_(math.nan)
+
+
 def require_right(p, variant):
     error = p.error_of(variant.in_order(variant.outputs[0]))
-    if not error < TOLERANCE:
+    if not error < (TOLERANCE_OF_FP8 if p.quantised else TOLERANCE):
         raise ArithmeticError(f"wrong result: error {error:.3g} of the root mean square ({variant.note})")
 
 
 def prove(p, variant):
     """Launches once into outputs full of NaN, and checks."""
     if variant.outputs[0] is not None:
-        variant.outputs[0].fill_(math.nan)
+        spoil(variant)
     variant.launch(0)
     p.torch.cuda.synchronize()
     require_right(p, variant)

@@ -23,6 +23,15 @@ class Tensor(numpy.ndarray):
     def mean(self):
         return numpy.asarray(numpy.mean(numpy.asarray(self))).view(Tensor)
 
+    def abs(self):
+        return numpy.abs(self)
+
+    def amax(self, axis, keepdim=False):
+        return self.max(axis, keepdims=keepdim)
+
+    def clamp(self, min=None, max=None):
+        return self.clip(min, max)
+
     def sqrt(self):
         return numpy.asarray(numpy.sqrt(numpy.asarray(self))).view(Tensor)
 

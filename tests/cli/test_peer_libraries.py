@@ -90,13 +90,21 @@ def test_the_reference_is_the_definition(problem, op, fusion):
     assert not p.error_of(wrong) < 1
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
-def test_a_pass_joins_gates_and_ups_behind_any_peer(libraries, interleaved):
+def silu(gate):
+    return gate / (1 + numpy.exp(-gate))
+
+
+def torch_with_silu():
     torch = numpy_torch()
-    silu = lambda gate: gate / (1 + numpy.exp(-gate))
     torch.nn = types.SimpleNamespace(functional=types.SimpleNamespace(silu=silu))
     torch._dynamo = types.SimpleNamespace(reset=lambda: None)
     torch.compile = lambda function, dynamic: function
+    return torch
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_a_pass_joins_gates_and_ups_behind_any_peer(libraries, interleaved):
+    torch = torch_with_silu()
     cell = {"projection": "up", "op": "fwd", "experts": 4, "top_k": TOP_K, "n": N, "k": K, "dtype": "bf16", "tokens": TOKENS,
             "permute_x": True, "silu": True, "interleaved": interleaved}
     p = libraries.Problem(torch, {"id": "a", "cell": cell, "m_sizes": M_SIZES}, "cuda:0")
@@ -156,11 +164,29 @@ def test_quack_gets_the_ends_of_its_ragged_dimension(libraries, problem, op, mon
         out[...] = numpy_torch()._grouped_mm(left, right, ends[1:])
 
     monkeypatch.setitem(sys.modules, "quack", types.ModuleType("quack"))
-    monkeypatch.setitem(sys.modules, "quack.gemm_interface", types.SimpleNamespace(gemm=gemm))
+    monkeypatch.setattr(sys.modules["quack"], "gemm_interface", types.SimpleNamespace(gemm=gemm), raising=False)
     p = problem(op)
     variants = libraries.quack(p, None)
     assert [variant.note.split("; ")[1].split()[0] for variant in variants] == ["static", "dynamic"]
     require_right(p, variants)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_quack_joins_gates_and_ups_itself(libraries, interleaved, monkeypatch):
+    cell = {"projection": "up", "op": "fwd", "experts": 4, "top_k": TOP_K, "n": N, "k": K, "dtype": "bf16", "tokens": TOKENS,
+            "silu": True, "interleaved": interleaved}
+    p = libraries.Problem(torch_with_silu(), {"id": "a", "cell": cell, "m_sizes": M_SIZES}, "cuda:0")
+
+    def gemm_gated(x, w, postact_out, activation, store_preact, concat_layout, **how):
+        assert (activation, store_preact, concat_layout) == ("swiglu", False, None if interleaved else ("B",))
+        postact_out[...] = p.activated(numpy_torch()._grouped_mm(x, w, how["cu_seqlens_m"][1:]))
+
+    monkeypatch.setitem(sys.modules, "quack", types.SimpleNamespace(
+        gemm_interface=types.SimpleNamespace(gemm_gated=gemm_gated)))
+    for variant in libraries.quack(p, None):
+        joined = libraries.with_pass(p, variant)
+        joined.launch(0)
+        assert joined is variant and p.error_of(joined.outputs[0]) < 1e-5
 
 
 class Exported:
@@ -315,9 +341,38 @@ def test_deepgemm_that_only_adds_to_dw_starts_from_zeros(libraries, problem, mon
     assert adding.note.endswith("fp32 dW, zeroed, then added to")
 
 
+@pytest.fixture
+def deep_gemm(monkeypatch):
+    """DeepGEMM's products of fp8, by their documentation, of the problem that is given to it."""
+    def make(p):
+        def multiply(inputs, weights, result, expert, rows):
+            (x, of_x), (w, of_w) = inputs, weights
+            assert of_x.strides[-2:] == (4, 4 * x.shape[-2]) and of_w.flags.c_contiguous
+            where = (expert, rows) if x.ndim == 3 else rows
+            x, w = dequantised(p, x[where], of_x[where], w[expert], of_w[expert])
+            result[where] = x @ w.T
+
+        def contiguous(inputs, weights, result, owners):
+            for row, e in enumerate(owners):
+                result[row] = math.nan
+                if e >= 0:
+                    multiply(inputs, weights, result, e, slice(row, row + 1))
+
+        def masked(inputs, weights, result, m_sizes, expected):
+            result.fill_(math.nan)
+            for e, m in enumerate(m_sizes):
+                multiply(inputs, weights, result, e, slice(0, m))
+
+        monkeypatch.setitem(sys.modules, "deep_gemm", types.SimpleNamespace(
+            m_grouped_fp8_gemm_nt_contiguous=contiguous, m_grouped_fp8_fp4_gemm_nt_masked=masked,
+            get_mk_alignment_for_contiguous_layout=lambda: 128, set_mk_alignment_for_contiguous_layout=lambda rows: None))
+
+    return make
+
+
 @pytest.mark.parametrize("scales", ["block", "channel", "tensor"])
 @pytest.mark.parametrize("fusion", FUSIONS)
-def test_fp8_is_multiplied_with_its_scales(libraries, scales, fusion, monkeypatch):
+def test_fp8_is_multiplied_with_its_scales(libraries, scales, fusion, deep_gemm):
     n, k = 160, 272  # blocks at their ends are narrower
     cell = {"projection": "up", "op": "fwd", "experts": 4, "top_k": TOP_K, "n": n, "k": k, "dtype": "fp8",
             "scales": scales, "out_dtype": "bf16", "fast_sums": False, "tokens": TOKENS, **fusion}
@@ -326,33 +381,28 @@ def test_fp8_is_multiplied_with_its_scales(libraries, scales, fusion, monkeypatc
     assert len(numpy.unique(p.w_scales[0])) == {"block": 4 * 2 * 3, "channel": 4 * n, "tensor": 4}[scales]
     assert len(numpy.unique(p.x_scale_source[0])) == {"block": TOKENS * 3, "channel": TOKENS, "tensor": 1}[scales]
 
-    def multiply(inputs, weights, result, expert, rows):
-        (x, of_x), (w, of_w) = inputs, weights
-        assert of_x.strides[-2:] == (4, 4 * x.shape[-2]) and of_w.flags.c_contiguous
-        where = (expert, rows) if x.ndim == 3 else rows
-        x, w = dequantised(p, x[where], of_x[where], w[expert], of_w[expert])
-        result[where] = x @ w.T
-
-    def contiguous(inputs, weights, result, owners):
-        for row, e in enumerate(owners):
-            result[row] = math.nan
-            if e >= 0:
-                multiply(inputs, weights, result, e, slice(row, row + 1))
-
-    def masked(inputs, weights, result, m_sizes, expected):
-        result.fill_(math.nan)
-        for e, m in enumerate(m_sizes):
-            multiply(inputs, weights, result, e, slice(0, m))
-
-    monkeypatch.setitem(sys.modules, "deep_gemm", types.SimpleNamespace(
-        m_grouped_fp8_gemm_nt_contiguous=contiguous, m_grouped_fp8_fp4_gemm_nt_masked=masked,
-        get_mk_alignment_for_contiguous_layout=lambda: 128, set_mk_alignment_for_contiguous_layout=lambda rows: None))
+    deep_gemm(p)
     peers = [peer for peer in libraries.FP8_PEERS[scales] if peer != "triton-vllm"]
     assert peers
     for peer in peers:
         variants = libraries.PEERS[peer][0](p, None)
         assert len(variants) == (1 if peer.startswith("torch") else 2)
         require_right(p, variants)
+
+
+def test_a_pass_behind_fp8_quantises_too(libraries, deep_gemm):
+    cell = {"projection": "up", "op": "fwd", "experts": 4, "top_k": TOP_K, "n": 512, "k": 256, "dtype": "fp8", "scales": "block",
+            "out_dtype": "fp8", "silu": True, "tokens": TOKENS}
+    p = libraries.Problem(torch_with_silu(), {"id": "a", "cell": cell, "m_sizes": M_SIZES}, "cuda:0")
+    deep_gemm(p)
+    for variant in libraries.deepgemm_contiguous(p, None) + libraries.deepgemm_masked(p, None):
+        finished = libraries.with_pass(p, variant)
+        finished.launch(0)
+        values, scales = finished.outputs[0]
+        assert scales.shape == (*values.shape[:-1], 2)
+        assert p.error_of(finished.in_order((values, scales))) < 1e-5
+        assert numpy.nanmax(numpy.abs(values)) == pytest.approx(448)
+        assert "activation and quantisation by torch.compile" in finished.note
 
 
 @pytest.mark.parametrize("m_sizes", [[1] * 8, [64] * 8, [1024] * 8])
