@@ -155,7 +155,7 @@ class Faults : public GpuTest {
       operands.sort_inputs(*services_, 0, stream_->stream);
       cublas_->loop(operands.gemm(0), true);
       operands.unsort_result(*services_, 0, stream_->stream);
-      spoil(operands.d_of(0), stream_->stream);
+      spoil(operands.d.of(0), stream_->stream);
     };
     return verifier.verify(run, product.accumulates && product.d.type.dtype != Dtype::fp32);
   }
@@ -202,11 +202,11 @@ TEST_F(Faults, OfDweightsAreNamedBySlot) {
     });
   };
   EXPECT_TRUE(verdict_after([] {}).ok);
-  const Verdict wrong =
-      verdict_after([&] { cudaMemsetAsync(operands.dweights_of(0) + kSlot, kByte, sizeof(float), stream_->stream); });
+  const Verdict wrong = verdict_after(
+      [&] { cudaMemsetAsync(operands.dweights.floats(0) + kSlot, kByte, sizeof(float), stream_->stream); });
   EXPECT_TRUE(says(wrong, "the first at slot 3 of dweights")) << wrong.reason;
-  const Verdict missing =
-      verdict_after([&] { cudaMemsetAsync(operands.dweights_of(0) + kSlot, 0xff, sizeof(float), stream_->stream); });
+  const Verdict missing = verdict_after(
+      [&] { cudaMemsetAsync(operands.dweights.floats(0) + kSlot, 0xff, sizeof(float), stream_->stream); });
   EXPECT_TRUE(says(missing, "1 elements of dweights were not written")) << missing.reason;
 }
 TEST_F(Faults, AreNoneInResultsOfADtypeOfTheirOwn) {
@@ -264,7 +264,7 @@ TEST_F(Faults, OfMissingWeightsAreSeen) {
       unweighted.fill(*services_, Values::integer, 0, stream_->stream);
       unweighted.sort_inputs(*services_, 0, stream_->stream);
       cublas_->loop(
-          {.product = unweighted.plain, .a = unweighted.gemm(0).a, .b = unweighted.gemm(0).b, .d = operands.d_of(0)},
+          {.product = unweighted.plain, .a = unweighted.gemm(0).a, .b = unweighted.gemm(0).b, .d = operands.d.of(0)},
           true);
     });
     EXPECT_FALSE(verdict.ok);

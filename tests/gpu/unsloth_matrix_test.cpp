@@ -148,7 +148,7 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Group> 
     require(cudaMemcpyAsync(device_counts.data(), counts, sizeof counts, cudaMemcpyHostToDevice, stream_->stream),
             "cannot clear counters");
     const auto rows = static_cast<long long>(owned_rows(p, p.d));
-    launch(allclose_->kernel("allclose"), 1024, 256, stream_->stream, operands.d_of(0), reference.as<float>(),
+    launch(allclose_->kernel("allclose"), 1024, 256, stream_->stream, operands.d.of(0), reference.as<float>(),
            operands.d_rows.as<int>(), rows, static_cast<long long>(p.d.columns), absolute_tolerance(op), kTolerance,
            device_counts.as<unsigned long long>());
     require(cudaMemcpyAsync(counts, device_counts.data(), sizeof counts, cudaMemcpyDeviceToHost, stream_->stream),
@@ -227,7 +227,7 @@ TEST_P(UnslothMatrix, CountsElementsThatAreOff) {
   add_outside(operands, reference, Op::fwd, right);
   EXPECT_EQ(right.unexplained, 0);
   for (const int64_t element : {3, 70})
-    require(cudaMemsetAsync(operands.d_of(0) + 2 * element, 0x47, 2, stream_->stream), "cannot spoil");
+    require(cudaMemsetAsync(operands.d.of(0) + 2 * element, 0x47, 2, stream_->stream), "cannot spoil");
   add_outside(operands, reference, Op::fwd, wrong);
   EXPECT_EQ(wrong.outside, right.outside + 2);
   EXPECT_EQ(wrong.unexplained, 2);

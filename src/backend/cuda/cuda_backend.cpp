@@ -241,10 +241,8 @@ class CudaBackend : public Backend {
       return static_cast<size_t>(o.product.d.rows * row_bytes(o.product.d));
     };
     const auto clear = [&](const Operands& o) {
-      require(cudaMemsetAsync(o.d_of(0), 0xff, bytes_of_d(o), stream_->stream), "cannot clear a result");
-      if (o.d_scale_stride > 0)
-        require(cudaMemsetAsync(o.d_scales_of(0), 0xff, static_cast<size_t>(o.d_scale_stride), stream_->stream),
-                "cannot clear a result");
+      for (const SetBuffer* buffer : {&o.d, &o.d_scales})
+        if (buffer->stride > 0) set_in_order(buffer->of(0), 0xff, buffer->stride, stream_->stream);
     };
     const Operands& last = loaded_->down->own.operands;
     return compare_chained(
@@ -255,7 +253,7 @@ class CudaBackend : public Backend {
          .result =
              [&] {
                std::vector<std::byte> read(bytes_of_d(last));
-               require(cudaMemcpy(read.data(), last.d_of(0), read.size(), cudaMemcpyDeviceToHost),
+               require(cudaMemcpy(read.data(), last.d.of(0), read.size(), cudaMemcpyDeviceToHost),
                        "cannot read a result");
                return read;
              }});

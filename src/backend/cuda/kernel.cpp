@@ -148,9 +148,7 @@ std::shared_ptr<const Kernel> make_kernel(const std::string& cubin, const Launch
   return std::make_shared<UnitKernel>(cubin, plan, operands, services, workspace, device);
 }
 
-void clear(const DeviceBuffer& memory, cudaStream_t stream) {
-  require(cudaMemsetAsync(memory.data(), 0, static_cast<size_t>(memory.size()), stream), "cannot clear a buffer");
-}
+void clear(const DeviceBuffer& memory, cudaStream_t stream) { set_in_order(memory.data(), 0, memory.size(), stream); }
 
 bool is_zero(const DeviceBuffer& memory) {
   std::vector<char> read(static_cast<size_t>(memory.size()));

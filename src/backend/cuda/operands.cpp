@@ -41,9 +41,9 @@ std::vector<const char*> expert_pointers(const Operands& o) {
                                ? nullptr
                                : base + memory_row(o.product, operand, expert, 0) * row_bytes(operand));
     };
-    append(o.product.a, o.a.data() + set * o.a_stride);
-    append(o.product.b, o.b.data() + set * o.b_stride);
-    append(o.first.d, takes_another_pass(o.product) ? o.d_sorted.data() : o.d_of(set));
+    append(o.product.a, o.a.of(set));
+    append(o.product.b, o.b.of(set));
+    append(o.first.d, takes_another_pass(o.product) ? o.d_sorted.data() : o.d.of(set));
   }
   return pointers;
 }
@@ -61,6 +61,10 @@ int64_t sorted_bytes(const Product& product, const Operand& operand, const Opera
   return is_moved(product, operand) ? aligned(bytes_of(sorted)) : 0;
 }
 
+void make(SetBuffer& buffer, int64_t sets) {
+  if (buffer.stride > 0) buffer.memory = DeviceBuffer(buffer.guard + sets * buffer.stride);
+}
+
 // Room for the scales of cuBLASLt and of packs, where these don't lie as they read them.
 void make_other_scales(Operands& o) {
   const Product& p = o.product;
@@ -73,23 +77,21 @@ void make_other_scales(Operands& o) {
         of_rows.insert(of_rows.end(),
                        {places.a_first[static_cast<size_t>(expert)] + row, places.a_step(extent(p, expert, Axis::m))});
     o.a_lt_places = upload(of_rows);
-    o.a_lt_stride = aligned(places.a_first.back() * 4);
-    o.a_lt_scales = DeviceBuffer(o.sets * o.a_lt_stride);
+    o.a_lt_scales.stride = aligned(places.a_first.back() * 4);
   }
   if (kind == ScaleKind::block) {
     const int64_t column = (p.a.rows + 3) / 4 * 4;
     std::vector<int64_t> of_memory;
     for (int64_t row = 0; row < p.a.rows; ++row) of_memory.insert(of_memory.end(), {row, column});
     o.a_mn_places = upload(of_memory);
-    o.a_mn_stride = aligned(places.a_columns * column * 4);
-    o.a_mn_scales = DeviceBuffer(o.sets * o.a_mn_stride);
+    o.a_mn_scales.stride = aligned(places.a_columns * column * 4);
     std::vector<int64_t> of_rows;
     for (int64_t row = 0; row < experts(p) * places.b_rows; ++row)
       of_rows.insert(of_rows.end(), {row * places.b_columns, 1});
     o.b_lt_places = upload(of_rows);
-    o.b_lt_stride = aligned(places.b_first(experts(p)) * 4);
-    o.b_lt_scales = DeviceBuffer(o.sets * o.b_lt_stride);
+    o.b_lt_scales.stride = aligned(places.b_first(experts(p)) * 4);
   }
+  for (SetBuffer* buffer : {&o.a_lt_scales, &o.a_mn_scales, &o.b_lt_scales}) make(*buffer, o.sets);
 }
 
 }  // namespace
@@ -103,32 +105,36 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   const Product& p = o.product;
   const bool fp8 = p.a.type.dtype == Dtype::fp8;
   const int64_t spare = fp8 ? CublasLt::kSpareRows * row_bytes(p.a) : 0;
-  o.a_stride = before ? before->d_stride : aligned(bytes_of(p.a) + spare);
-  o.b_stride = aligned(bytes_of(p.b) + (p.b.type.stage != p.b.type.dtype ? kReadPastRows : 0));
+  const auto result = [](SetBuffer& buffer, int64_t bytes) {
+    buffer.stride = aligned(bytes + kGuardBytes), buffer.guard = kGuardBytes;
+  };
+  o.a.stride = before ? before->d.stride : aligned(bytes_of(p.a) + spare);
+  o.b.stride = aligned(bytes_of(p.b) + (p.b.type.stage != p.b.type.dtype ? kReadPastRows : 0));
   // Down may read a quantised result as it reads X.
-  o.d_stride = aligned(bytes_of(p.d) + kGuardBytes + (quantises(p) ? CublasLt::kSpareRows * row_bytes(p.d) : 0));
-  if (quantises(p)) o.d_scale_stride = aligned(bytes_of(scales_of_result(p)) + kGuardBytes);
+  result(o.d, bytes_of(p.d) + (quantises(p) ? CublasLt::kSpareRows * row_bytes(p.d) : 0));
+  if (quantises(p)) result(o.d_scales, bytes_of(scales_of_result(p)));
   if (has_scales(p.a.type))
-    o.a_scale_stride = before ? before->d_scale_stride : aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
-  if (has_scales(p.b.type)) o.b_scale_stride = aligned(scale_count(p, p.b) * size_bytes(p.b.type.scales.dtype));
-  if (has_zero_points(p.b)) o.b_zero_stride = aligned(scale_count(p, p.b) / 2);
+    o.a_scales.stride = before ? before->d_scales.stride : aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
+  if (has_scales(p.b.type)) o.b_scales.stride = aligned(scale_count(p, p.b) * size_bytes(p.b.type.scales.dtype));
+  if (has_zero_points(p.b)) o.b_zeros.stride = aligned(scale_count(p, p.b) / 2);
   const int64_t sorted_a = is_moved(p, p.a) ? sorted_bytes(p, p.a, o.plain.a) + aligned(spare) : 0;
   const int64_t sorted_b = sorted_bytes(p, p.b, o.plain.b);
   const int64_t sorted_d = sorted_bytes(p, p.d, o.plain.d);
   const int64_t references = 2 * aligned(result_rows(p, p.d) * p.d.columns * 4);
   if (p.gate_gradient) {
-    o.x_stride = aligned(bytes_of(p.gate_gradient->x) + kGuardBytes);
-    o.h_stride = aligned(bytes_of(p.gate_gradient->h));
+    result(o.x, bytes_of(p.gate_gradient->x));
+    o.h.stride = aligned(bytes_of(p.gate_gradient->h));
   }
   if (p.weight_gradient) {
-    if (!p.gate_gradient) o.x_stride = aligned(bytes_of(p.weight_gradient->x));
-    o.dweights_stride = aligned(bytes_of(p.weight_gradient->dweights) + kGuardBytes);
+    if (!p.gate_gradient) o.x.stride = aligned(bytes_of(p.weight_gradient->x));
+    result(o.dweights, bytes_of(p.weight_gradient->dweights));
   }
-  if (p.bias) o.bias_stride = aligned(bytes_of(*p.bias));
+  if (p.bias) o.bias.stride = aligned(bytes_of(*p.bias));
   const auto touched = static_cast<int64_t>(bytes(p));
-  const int64_t set_bytes = (before ? 0 : o.a_stride) + o.b_stride + o.d_stride + o.x_stride + o.dweights_stride +
-                            o.a_scale_stride + o.b_scale_stride + o.b_zero_stride + o.bias_stride + o.h_stride +
-                            o.d_scale_stride;
+  std::vector<SetBuffer*> own = {&o.b, &o.d, &o.b_scales, &o.d_scales, &o.b_zeros, &o.x, &o.dweights, &o.bias, &o.h};
+  if (!before) own.insert(own.end(), {&o.a, &o.a_scales});
+  int64_t set_bytes = 0;
+  for (const SetBuffer* buffer : own) set_bytes += buffer->stride;
   const int64_t cold = kColdFactor * device.cache_bytes;
   int64_t sets = routed_rows(p) == 0 ? 2 : std::clamp<int64_t>((cold + touched - 1) / touched, 2, kMaxSets);
   size_t available = 0, total = 0;
@@ -144,18 +150,11 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
                     format_bytes(static_cast<double>(available))),
         needed(sets));
   o.sets = static_cast<int>(sets);
-  const auto make = [&](int64_t stride, int64_t guard = 0) {
-    return stride > 0 ? DeviceBuffer(guard + sets * stride) : DeviceBuffer();
-  };
-  o.a = before ? DeviceBuffer(before->d_of(0), sets * o.a_stride) : make(o.a_stride);
-  o.b = make(o.b_stride), o.d = make(o.d_stride, kGuardBytes);
-  o.d_scales = make(o.d_scale_stride, kGuardBytes);
-  o.a_scales = before && o.a_scale_stride > 0
-                   ? DeviceBuffer(before->d_scales.data() + kGuardBytes, sets * o.a_scale_stride)
-                   : make(o.a_scale_stride);
-  o.b_scales = make(o.b_scale_stride), o.b_zeros = make(o.b_zero_stride);
-  o.x = make(o.x_stride, p.gate_gradient ? kGuardBytes : 0), o.h = make(o.h_stride);
-  o.dweights = make(o.dweights_stride, kGuardBytes), o.bias = make(o.bias_stride);
+  for (SetBuffer* buffer : own) make(*buffer, sets);
+  if (before) {
+    o.a.memory = DeviceBuffer(before->d.of(0), sets * o.a.stride);
+    if (o.a_scales.stride > 0) o.a_scales.memory = DeviceBuffer(before->d_scales.of(0), sets * o.a_scales.stride);
+  }
   if (fp8) make_other_scales(o);
   if (sums_slots(p)) o.row_of = DeviceBuffer(aligned(p.slots * 4));
   if (sorted_d > 0) o.d_sorted = DeviceBuffer(sorted_d);
@@ -181,34 +180,34 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
 }
 
 void Operands::fill(Services& services, Values values, int set, cudaStream_t stream) const {
-  fill_operand(services, product.a, values, set, a.data() + set * a_stride, stream);
-  fill_operand(services, product.b, values, set, b.data() + set * b_stride, stream);
+  fill_operand(services, product.a, values, set, a, stream);
+  fill_operand(services, product.b, values, set, b, stream);
   if (product.gate_gradient)
-    fill_operand(services, product.gate_gradient->h, values, set, h.data() + set * h_stride, stream);
+    fill_operand(services, product.gate_gradient->h, values, set, h, stream);
   else if (product.weight_gradient)
-    fill_operand(services, product.weight_gradient->x, values, set, x_of(set), stream);
-  if (product.bias) fill_operand(services, *product.bias, values, set, bias.data() + set * bias_stride, stream);
-  const auto fill_scales = [&](const Operand& operand, const float* scales) {
+    fill_operand(services, product.weight_gradient->x, values, set, x, stream);
+  if (product.bias) fill_operand(services, *product.bias, values, set, bias, stream);
+  const uint64_t seed = product.seed + static_cast<uint64_t>(set);
+  const auto fill_scales = [&](const Operand& operand, float* scales) {
     if (scales)
       services.of(operand.type.scales.dtype)
-          .fill_scales(const_cast<float*>(scales), scale_count(product, operand), values,
-                       operand.type.dtype == Dtype::int8,
-                       scale_seed(product.seed + static_cast<uint64_t>(set), operand), stream);
+          .fill_scales(scales, scale_count(product, operand), values, operand.type.dtype == Dtype::int8,
+                       scale_seed(seed, operand), stream);
   };
-  fill_scales(product.a, a_scales_of(set));
-  fill_scales(product.b, b_scales_of(set));
-  if (b_zeros.size() > 0)
+  fill_scales(product.a, a_scales.floats(set));
+  fill_scales(product.b, b_scales.floats(set));
+  if (char* const zeros = b_zeros.of(set))
     services.of(product.b.type.dtype)
-        .fill(const_cast<char*>(b_zeros_of(set)), scale_count(product, product.b), values,
-              scale_seed(product.seed + static_cast<uint64_t>(set), product.b), stream_of(product.b.matrix), stream);
-  const auto place = [&](const Operand& operand, const float* scales, const DeviceBuffer& to, int64_t stride,
+        .fill(zeros, scale_count(product, product.b), values, scale_seed(seed, product.b), stream_of(product.b.matrix),
+              stream);
+  const auto place = [&](const Operand& operand, const SetBuffer& scales, const SetBuffer& to,
                          const DeviceBuffer& places, const int* from) {
-    if (to.size() == 0) return;
+    if (to.stride == 0) return;
     const ScaleStrides strides = scale_strides(product, operand);
     const int64_t block = std::max<int64_t>(1, operand.type.scales.columns);
     services.of(Dtype::fp32)
-        .place_scales({.out = to.as<float>(set * stride),
-                       .scales = scales,
+        .place_scales({.out = to.floats(set),
+                       .scales = scales.floats(set),
                        .places = places.as<long long>(),
                        .from = from,
                        .rows = places.size() / 16,
@@ -217,63 +216,41 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
                        .column_stride = strides.column},
                       stream);
   };
-  place(product.a, a_scales_of(set), a_lt_scales, a_lt_stride, a_lt_places,
-        a_rows.size() > 0 ? a_rows.as<int>() : nullptr);
-  place(product.a, a_scales_of(set), a_mn_scales, a_mn_stride, a_mn_places, nullptr);
-  place(product.b, b_scales_of(set), b_lt_scales, b_lt_stride, b_lt_places, nullptr);
+  place(product.a, a_scales, a_lt_scales, a_lt_places, a_rows.as<int>());
+  place(product.a, a_scales, a_mn_scales, a_mn_places, nullptr);
+  place(product.b, b_scales, b_lt_scales, b_lt_places, nullptr);
   services.of(product.d.type.dtype)
       .fill_weights(weights.as<float>(), product.slots, has_exact_weights(product, values), product.seed, stream);
 }
 
 void Operands::fill_before(Services& services, Values values, int set, cudaStream_t stream) const {
-  if (product.accumulates) fill_operand(services, product.d, values, set, d_of(set), stream);
+  if (product.accumulates) fill_operand(services, product.d, values, set, d, stream);
 }
 
-void Operands::fill_operand(Services& services, const Operand& operand, Values values, int set, char* memory,
+void Operands::fill_operand(Services& services, const Operand& operand, Values values, int set, const SetBuffer& buffer,
                             cudaStream_t stream) const {
   services.of(operand.type.dtype)
-      .fill(memory, operand.rows * operand.columns, values, product.seed + static_cast<uint64_t>(set),
+      .fill(buffer.of(set), operand.rows * operand.columns, values, product.seed + static_cast<uint64_t>(set),
             stream_of(operand.matrix), stream, most_integer(product, operand));
 }
-
-const float* Operands::a_scales_of(int set) const {
-  return a_scales.size() > 0 ? a_scales.as<float>(set * a_scale_stride) : nullptr;
-}
-const float* Operands::b_scales_of(int set) const {
-  return b_scales.size() > 0 ? b_scales.as<float>(set * b_scale_stride) : nullptr;
-}
-const char* Operands::b_zeros_of(int set) const {
-  return b_zeros.size() > 0 ? b_zeros.data() + set * b_zero_stride : nullptr;
-}
-
-char* Operands::d_of(int set) const { return d.data() + kGuardBytes + set * d_stride; }
-
-char* Operands::x_of(int set) const { return x.data() + (product.gate_gradient ? kGuardBytes : 0) + set * x_stride; }
-
-float* Operands::d_scales_of(int set) const {
-  return d_scales.size() > 0 ? d_scales.as<float>(kGuardBytes + set * d_scale_stride) : nullptr;
-}
-
-float* Operands::dweights_of(int set) const { return dweights.as<float>(kGuardBytes + set * dweights_stride); }
 
 void Operands::finish(Services& services, const float* sums, int set, cudaStream_t stream) const {
   const Service& service = services.of(product.d.type.dtype);
   const auto clear_slots = [&](void* memory, int byte) {  // those without a row stay so
-    if (routed_rows(product) != product.slots)
-      require(cudaMemsetAsync(memory, byte, static_cast<size_t>(product.slots * 4), stream), "cannot clear slots");
+    if (routed_rows(product) != product.slots) set_in_order(memory, byte, product.slots * 4, stream);
   };
   if (sums_slots(product)) {
     clear_slots(row_of.data(), 0xff);
     service.invert(row_of.as<int>(), gather_indices.as<int>(), routed_rows(product), stream);
-    service.sum_slots(d_of(set), sums, row_of.as<int>(), product.d.rows, product.top_k, product.d.columns, stream);
+    service.sum_slots(d.of(set), sums, row_of.as<int>(), product.d.rows, product.top_k, product.d.columns, stream);
   }
-  if (product.weight_gradient) clear_slots(dweights_of(set), 0);
+  if (product.weight_gradient) clear_slots(dweights.of(set), 0);
   if (product.gate_gradient) return service.gate_gradient(gate_rows(sums, set), stream);
   if (product.weight_gradient) {
-    service.weigh_rows({.out = d_of(set),
-                        .gradient = dweights_of(set),
+    service.weigh_rows({.out = d.of(set),
+                        .gradient = dweights.floats(set),
                         .sums = sums,
-                        .x = x_of(set),
+                        .x = x.of(set),
                         .slots = gather_indices.as<int>(),
                         .weights = weights.as<float>(),
                         .rows = routed_rows(product),
@@ -283,7 +260,7 @@ void Operands::finish(Services& services, const float* sums, int set, cudaStream
 }
 
 FinishedRows Operands::finished_rows(int set) const {
-  return {.bias = bias.size() > 0 ? bias.data() + set * bias_stride : nullptr,
+  return {.bias = bias.of(set),
           .first_rows = first_rows.as<int>(),
           .experts = experts(product),
           .activation = product.activation,
@@ -293,11 +270,11 @@ FinishedRows Operands::finished_rows(int set) const {
 }
 
 GateRows Operands::gate_rows(const float* sums, int set) const {
-  return {.dh = d_of(set),
-          .x = x_of(set),
-          .gradient = product.weight_gradient ? dweights_of(set) : nullptr,
+  return {.dh = d.of(set),
+          .x = x.of(set),
+          .gradient = dweights.floats(set),
           .sums = sums,
-          .h = h.data() + set * h_stride,
+          .h = h.of(set),
           .slots = gather_indices.as<int>(),
           .weights = weights_result(product) ? weights.as<float>() : nullptr,
           .activation = product.activation,
@@ -318,9 +295,9 @@ Args Operands::args(int set) const {
   const auto* const of = pointers.as<const void*>() + arrays;
   const ScaleStrides x_scales = scale_strides(product, product.a), w_scales = scale_strides(product, product.b),
                      y_scales = scale_strides(product, product.d);
-  return {.x = a.data() + set * a_stride,
-          .w = b.data() + set * b_stride,
-          .y = takes_another_pass(product) ? d_sorted.data() : d_of(set),
+  return {.x = a.of(set),
+          .w = b.of(set),
+          .y = takes_another_pass(product) ? d_sorted.data() : d.of(set),
           .m_sizes = m_sizes.as<int>(),
           .gather_indices = gather_indices.as<int>(),
           .topk_weights = weights.as<float>(),
@@ -335,30 +312,30 @@ Args Operands::args(int set) const {
           .w_of = of + experts(product),
           .y_of = pointers.as<void*>() + arrays + 2 * experts(product),
           .m = product.m,
-          .x_scales = a_scales_of(set),
-          .w_scales = b_scales_of(set),
+          .x_scales = a_scales.floats(set),
+          .w_scales = b_scales.floats(set),
           .x_scale_row = x_scales.row,
           .x_scale_step = x_scales.column,
           .w_scale_expert = w_scales.expert,
           .w_scale_row = w_scales.row,
           .w_scale_step = w_scales.column,
-          .bias = bias.size() > 0 ? bias.data() + set * bias_stride : nullptr,
-          .y_scales = d_scales_of(set),
+          .bias = bias.of(set),
+          .y_scales = d_scales.floats(set),
           .y_scale_row = y_scales.row,
           .y_scale_step = y_scales.column};
 }
 
 GroupedGemm Operands::gemm(int set) const {
   return {.product = plain,
-          .a = is_moved(product, product.a) ? a_sorted.data() : a.data() + set * a_stride,
-          .b = is_moved(product, product.b) ? b_sorted.data() : b.data() + set * b_stride,
-          .d = is_moved(product, product.d) ? d_sorted.data() : d_of(set)};
+          .a = is_moved(product, product.a) ? a_sorted.data() : a.of(set),
+          .b = is_moved(product, product.b) ? b_sorted.data() : b.of(set),
+          .d = is_moved(product, product.d) ? d_sorted.data() : d.of(set)};
 }
 
 ScaledGemm Operands::scaled_gemm(int set) const {
   return {.gemm = gemm(set),
-          .a_scales = a_lt_scales.size() > 0 ? a_lt_scales.as<float>(set * a_lt_stride) : a_scales_of(set),
-          .b_scales = b_lt_scales.size() > 0 ? b_lt_scales.as<float>(set * b_lt_stride) : b_scales_of(set)};
+          .a_scales = (a_lt_scales.stride > 0 ? a_lt_scales : a_scales).floats(set),
+          .b_scales = (b_lt_scales.stride > 0 ? b_lt_scales : b_scales).floats(set)};
 }
 
 void Operands::sort_inputs(Services& services, int set, cudaStream_t stream) const {
@@ -376,8 +353,8 @@ void Operands::sort_inputs(Services& services, int set, cudaStream_t stream) con
   RowWeights a_weights;
   if (product.weighting == Weighting::a)
     a_weights = {.weights = weights.as<float>(), .slots = gather_indices.as<int>(), .rounded = false};
-  if (is_moved(product, product.a)) sort(product.a, a.data() + set * a_stride, a_rows, a_sorted.data(), a_weights);
-  if (is_moved(product, product.b)) sort(product.b, b.data() + set * b_stride, b_rows, b_sorted.data(), {});
+  if (is_moved(product, product.a)) sort(product.a, a.of(set), a_rows, a_sorted.data(), a_weights);
+  if (is_moved(product, product.b)) sort(product.b, b.of(set), b_rows, b_sorted.data(), {});
 }
 
 void Operands::unsort_result(Services& services, int set, cudaStream_t stream) const {
@@ -385,13 +362,13 @@ void Operands::unsort_result(Services& services, int set, cudaStream_t stream) c
   if (takes_another_pass(product)) return finish(services, d_sorted.as<float>(), set, stream);
   if (is_finished(product)) {
     FinishedRows rows = finished_rows(set);
-    rows.out = d_of(set), rows.sums = d_sorted.data(), rows.from_fp32 = plain.d.type.dtype == Dtype::fp32;
-    rows.to = d_rows.size() > 0 ? d_rows.as<int>() : nullptr, rows.weights = result_weights();
-    rows.scales = d_scales_of(set);
+    rows.out = d.of(set), rows.sums = d_sorted.data(), rows.from_fp32 = plain.d.type.dtype == Dtype::fp32;
+    rows.to = d_rows.as<int>(), rows.weights = result_weights();
+    rows.scales = d_scales.floats(set);
     return services.of(rows.scales ? plain.d.type.dtype : product.d.type.dtype).finish_rows(rows, stream);
   }
   services.of(product.d.type.dtype)
-      .move_rows({.out = d_of(set),
+      .move_rows({.out = d.of(set),
                   .in = d_sorted.data(),
                   .from_fp32 = plain.d.type.dtype == Dtype::fp32,
                   .to = d_rows.as<int>(),

@@ -19,15 +19,15 @@ constexpr int kFill = 0xff;  // what buffers hold before the first launch: NaNs,
 
 const char* address_of(const std::string& name, const Operands& o, int set) {
   const Product& p = o.product;
-  if (name == operand_name(p.a.matrix)) return o.a.data() + set * o.a_stride;
-  if (name == operand_name(p.b.matrix)) return o.b.data() + set * o.b_stride;
-  if (name == operand_name(p.d.matrix)) return o.d_of(set);
-  if (name == "x_scales") return reinterpret_cast<const char*>(o.a_scales_of(set));
-  if (name == "x_scales_mn_major") return o.a_mn_scales.data() + set * o.a_mn_stride;
-  if (name == "w_scales") return reinterpret_cast<const char*>(o.b_scales_of(set));
-  if (name == "w_zeros") return o.b_zeros_of(set);
-  if (name == "y_scales") return reinterpret_cast<const char*>(o.d_scales_of(set));
-  if (name == "bias") return o.bias.size() > 0 ? o.bias.data() + set * o.bias_stride : nullptr;
+  if (name == operand_name(p.a.matrix)) return o.a.of(set);
+  if (name == operand_name(p.b.matrix)) return o.b.of(set);
+  if (name == operand_name(p.d.matrix)) return o.d.of(set);
+  if (name == "x_scales") return o.a_scales.of(set);
+  if (name == "x_scales_mn_major") return o.a_mn_scales.of(set);
+  if (name == "w_scales") return o.b_scales.of(set);
+  if (name == "w_zeros") return o.b_zeros.of(set);
+  if (name == "y_scales") return o.d_scales.of(set);
+  if (name == "bias") return o.bias.of(set);
   if (name == "m_sizes") return o.m_sizes.data();
   if (name == "first_rows") return o.first_rows.data();
   if (name == "gather_indices") return o.gather_indices.data();

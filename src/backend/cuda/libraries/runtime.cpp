@@ -31,6 +31,10 @@ void set_on_device(void* to, int byte, size_t bytes) {
   require(cudaStreamSynchronize(cudaStreamLegacy), "cannot fill memory");
 }
 
+void set_in_order(void* to, int byte, int64_t bytes, cudaStream_t stream) {
+  require(cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), stream), "cannot fill memory");
+}
+
 DeviceBuffer::DeviceBuffer(int64_t bytes) : size_(bytes) {
   const cudaError_t error = cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<size_t>(bytes));
   if (error == cudaErrorMemoryAllocation) {

@@ -18,6 +18,8 @@ void require_candidate(cudaError_t error, const char* what);
 /// behavior").
 void copy_to_device(void* to, const void* from, size_t bytes);
 void set_on_device(void* to, int byte, size_t bytes);
+/// Sets every byte in the order of a stream, which may be capturing.
+void set_in_order(void* to, int byte, int64_t bytes, cudaStream_t stream);
 
 /// Device memory. Throws OutOfMemory with the size where there is too little.
 class DeviceBuffer {

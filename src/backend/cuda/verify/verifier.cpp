@@ -80,15 +80,24 @@ std::string place(const Product& p, const Operand& result, int64_t row, int64_t 
   return fmt::format("expert {}, row {}, column {}", at.expert, at.row, column);
 }
 
+// Between counters of the host and those of the device.
+void send(void* to, const void* from, size_t bytes, cudaStream_t stream) {
+  require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cannot clear counters");
+}
+void receive(void* to, const void* from, size_t bytes, cudaStream_t stream) {
+  require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "cannot read counters");
+}
+
 }  // namespace
 
-Verifier::Result Verifier::result_of(const Operand& operand, const DeviceBuffer& memory, int64_t stride) const {
+void Verifier::wait() const { require(cudaStreamSynchronize(stream_), "the reference failed"); }
+
+Verifier::Result Verifier::result_of(const Operand& operand, const SetBuffer& buffer) const {
   const Product& p = operands_.product;
   const std::vector<int64_t> terms = result_terms(p, operand);
   Result result{.operand = operand,
                 .service = services_.of(operand.type.dtype),
-                .memory = memory,
-                .stride = stride,
+                .buffer = buffer,
                 .rows = result_rows(p, operand),
                 .terms = terms.empty() ? 0 : std::ranges::max(terms)};
   const int64_t bytes = result.rows * operand.columns * 4;
@@ -99,17 +108,16 @@ Verifier::Result Verifier::result_of(const Operand& operand, const DeviceBuffer&
 Verifier::Verifier(const Operands& operands, Services& services, Cublas& cublas, const Stream& stream)
     : operands_(operands), services_(services), stream_(stream.stream), scratch_(256) {
   const Product& p = operands.product;
-  results_.push_back(result_of(p.d, operands.d, operands.d_stride));
+  results_.push_back(result_of(p.d, operands.d));
   if (!is_filled(p, p.d))
     results_[0].row_map = operands.d_rows.as<int>(), results_[0].weights = operands.result_weights();
   if (quantises(p)) {
-    results_[0].scales = operands.d_scales_of(0);
-    results_.push_back(result_of(scales_of_result(p), operands.d_scales, operands.d_scale_stride));
+    results_[0].scales = operands.d_scales.floats(0);
+    results_.push_back(result_of(scales_of_result(p), operands.d_scales));
     results_[1].row_map = results_[0].row_map;
   }
-  if (p.gate_gradient) results_.push_back(result_of(p.gate_gradient->x, operands.x, operands.x_stride));
-  if (p.weight_gradient)
-    results_.push_back(result_of(p.weight_gradient->dweights, operands.dweights, operands.dweights_stride));
+  if (p.gate_gradient) results_.push_back(result_of(p.gate_gradient->x, operands.x));
+  if (p.weight_gradient) results_.push_back(result_of(p.weight_gradient->dweights, operands.dweights));
   make_references(Values::integer, cublas);
   make_references(Values::random, cublas);
   for (Result& result : results_) measure_reference(result);
@@ -123,13 +131,11 @@ void Verifier::measure_reference(Result& result) const {
   std::vector<double> sums(static_cast<size_t>(groups));
   const DeviceBuffer device_sums(groups * int64_t{sizeof(double)});
   const auto bytes = static_cast<size_t>(device_sums.size());
-  require(cudaMemcpyAsync(device_sums.data(), sums.data(), bytes, cudaMemcpyHostToDevice, stream_),
-          "cannot clear counters");
+  send(device_sums.data(), sums.data(), bytes, stream_);
   result.service.sum_squares(result.random.as<float>(), result.weights, result.rows, n, result.rms_rows,
                              device_sums.as<double>(), stream_);
-  require(cudaMemcpyAsync(sums.data(), device_sums.data(), bytes, cudaMemcpyDeviceToHost, stream_),
-          "cannot read counters");
-  require(cudaStreamSynchronize(stream_), "the reference failed");
+  receive(sums.data(), device_sums.data(), bytes, stream_);
+  wait();
   std::vector<float> rms;
   for (const double sum : sums) {
     result.squares += sum;
@@ -163,16 +169,16 @@ void Verifier::multiply_dequantised(float* sums, Cublas& cublas) const {
     const int64_t m = extent(p, expert, Axis::m), first = first_row(p, p.d, expert);
     if (m == 0) continue;
     DequantisedRows of_a = rows_of(p, p.a), of_b = rows_of(p, p.b);
-    of_a.out = a.as<float>(), of_a.in = o.a.data(), of_a.scales = o.a_scales_of(0), of_a.rows = m;
+    of_a.out = a.as<float>(), of_a.in = o.a.of(0), of_a.scales = o.a_scales.floats(0), of_a.rows = m;
     if (o.a_rows.size() > 0)
       of_a.from = o.a_rows.as<int>() + first;
     else
       of_a.first = first;
-    of_b.out = b.as<float>(), of_b.in = o.b.data() + expert * p.n * row_bytes(p.b), of_b.rows = p.n;
+    of_b.out = b.as<float>(), of_b.in = o.b.of(0) + expert * p.n * row_bytes(p.b), of_b.rows = p.n;
     of_b.scales = b_scales.as<float>();
-    if (has_zero_points(p.b)) of_b.zeros = o.b_zeros_of(0) + expert * scales / 2;
+    if (has_zero_points(p.b)) of_b.zeros = o.b_zeros.of(0) + expert * scales / 2;
     services_.of(type.scales.dtype)
-        .widen(b_scales.as<float>(), o.b_scales.data() + expert * scales * size_bytes(type.scales.dtype), scales,
+        .widen(b_scales.as<float>(), o.b_scales.of(0) + expert * scales * size_bytes(type.scales.dtype), scales,
                stream_);
     services_.of(p.a.type.dtype).dequantise(of_a, stream_);
     services_.of(type.dtype).dequantise(of_b, stream_);
@@ -184,7 +190,7 @@ void Verifier::multiply_dequantised(float* sums, Cublas& cublas) const {
     one.m_sizes = {static_cast<int32_t>(m)}, one.first_rows = {0, m}, one.a.rows = one.d.rows = m;
     cublas.loop({.product = one, .a = a.data(), .b = b.data(), .d = reinterpret_cast<char*>(sums + first * p.n)}, true);
   }
-  require(cudaStreamSynchronize(stream_), "the reference failed");
+  wait();
 }
 
 void Verifier::make_references(Values values, Cublas& cublas) const {
@@ -201,25 +207,25 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
   const GroupedGemm gemm = operands_.gemm(0);
   if (p.accumulates) {
     operands_.fill_before(services_, values, 0, stream_);
-    results_[0].service.widen(sums.as<float>(), operands_.d_of(0), owned_rows(p, p.d) * p.d.columns, stream_);
+    results_[0].service.widen(sums.as<float>(), operands_.d.of(0), owned_rows(p, p.d) * p.d.columns, stream_);
   }
   if (has_scales(p.b.type))
     multiply_dequantised(sums.as<float>(), cublas);
   else
     cublas.loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = sums.data()}, true);
-  require(cudaStreamSynchronize(stream_), "the reference failed");
+  wait();
   check_sums(p, values, sums.as<float>());
   if (is_finished(p)) {
     FinishedRows rows = operands_.finished_rows(0);
     rows.out = results_[0].reference(values).data(), rows.sums = sums.data(), rows.to_fp32 = true;
     services_.of(p.d.type.dtype).finish_rows(rows, stream_);
-    require(cudaStreamSynchronize(stream_), "the reference failed");
+    wait();
     check_finished(p, values, sums.as<float>(), results_[0].reference(values).as<float>());
     if (quantises(p)) {
       const DeviceBuffer elements(std::max<int64_t>(1, results_[0].rows * p.d.columns));
       rows.out = elements.data(), rows.scales = results_[1].reference(values).as<float>();
       services_.of(Dtype::fp32).finish_rows(rows, stream_);
-      require(cudaStreamSynchronize(stream_), "the reference failed");
+      wait();
       check_scales(p, results_[0].reference(values).as<float>(), rows.scales);
     }
   }
@@ -229,38 +235,36 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
     copy_to_device(rows.data(), rows_of_slots(p).data(), static_cast<size_t>(p.slots * 4));
     services_.of(Dtype::fp32)
         .sum_slots(result.data(), sums.as<float>(), rows.as<int>(), p.d.rows, p.top_k, p.n, stream_);
-    require(cudaStreamSynchronize(stream_), "the reference failed");
+    wait();
     check_slot_sums(p, values, sums.as<float>(), result.as<float>());
   }
-  const auto clear = [&](const DeviceBuffer& dweights) {
-    require(cudaMemsetAsync(dweights.data(), 0, static_cast<size_t>(dweights.size()), stream_), "cannot clear slots");
-  };
   if (p.gate_gradient) {
     GateRows rows = operands_.gate_rows(sums.as<float>(), 0);
     rows.dh = results_[0].reference(values).data(), rows.x = results_[1].reference(values).data(), rows.to_fp32 = true;
     if (p.weight_gradient) {
-      clear(results_[2].reference(values));
-      rows.gradient = results_[2].reference(values).as<float>();
+      const DeviceBuffer& dweights = results_[2].reference(values);
+      set_in_order(dweights.data(), 0, dweights.size(), stream_);
+      rows.gradient = dweights.as<float>();
     }
     services_.of(p.d.type.dtype).gate_gradient(rows, stream_);
-    require(cudaStreamSynchronize(stream_), "the reference failed");
+    wait();
     check_gate_gradient(p, values, sums.as<float>(), results_[0].reference(values).as<float>(),
                         results_[1].reference(values).as<float>());
     if (p.weight_gradient) check_dweights(p, values, sums.as<float>(), results_[2].reference(values).as<float>());
   } else if (p.weight_gradient) {
     const DeviceBuffer& dweights = results_[1].reference(values);
-    clear(dweights);
+    set_in_order(dweights.data(), 0, dweights.size(), stream_);
     services_.of(p.d.type.dtype)
-        .weigh_rows({.out = operands_.d_of(0),
+        .weigh_rows({.out = operands_.d.of(0),
                      .gradient = dweights.as<float>(),
                      .sums = sums.as<float>(),
-                     .x = operands_.x_of(0),
+                     .x = operands_.x.of(0),
                      .slots = operands_.gather_indices.as<int>(),
                      .weights = operands_.weights.as<float>(),
                      .rows = routed_rows(p),
                      .width = p.n},
                     stream_);
-    require(cudaStreamSynchronize(stream_), "the reference failed");
+    wait();
     check_dweights(p, values, sums.as<float>(), dweights.as<float>());
   }
 }
@@ -269,13 +273,10 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
 // product accumulates, D gets what is added to.
 void Verifier::clear_output(Values values) const {
   for (const Result& result : results_)
-    require(cudaMemsetAsync(result.memory.data(), kFill, static_cast<size_t>(kGuardBytes + result.stride), stream_),
-            "cannot fill the output");
+    set_in_order(result.buffer.memory.data(), kFill, kGuardBytes + result.buffer.stride, stream_);
   operands_.fill_before(services_, values, 0, stream_);
   for (const DeviceBuffer* buffer : {&operands_.gathered, &operands_.d_sorted, &operands_.row_of})
-    if (buffer->size() > 0)
-      require(cudaMemsetAsync(buffer->data(), kFill, static_cast<size_t>(buffer->size()), stream_),
-              "cannot fill buffers of intermediate results");
+    if (buffer->size() > 0) set_in_order(buffer->data(), kFill, buffer->size(), stream_);
 }
 
 std::string Verifier::run_and_compare(const RunOnce& run, Values values, Weighting weighting, bool rounds_sums,
@@ -300,27 +301,23 @@ std::string Verifier::compare(const Result& result, Values values, Weighting wei
   auto* device_counts = scratch_.as<ComparisonCounts>();
   auto* device_changed = scratch_.as<unsigned long long>(sizeof(ComparisonCounts));  // guards, then unwritten
   unsigned long long changed[2] = {0, 0};
-  require(cudaMemcpyAsync(device_counts, &counts, sizeof counts, cudaMemcpyHostToDevice, stream_),
-          "cannot clear counters");
-  require(cudaMemcpyAsync(device_changed, changed, sizeof changed, cudaMemcpyHostToDevice, stream_),
-          "cannot clear counters");
+  send(device_counts, &counts, sizeof counts, stream_);
+  send(device_changed, changed, sizeof changed, stream_);
   const double noise = (values == Values::integer ? kNoiseOfIntegers : most_noise(operands_.product, result.rows * n)) +
                        (rounds_sums ? kNoiseOfRoundedSums : 0);
   if (result.scales)
-    result.service.compare_quantised(result.of_set_0(), result.scales, result.reference(values).as<float>(),
+    result.service.compare_quantised(result.buffer.of(0), result.scales, result.reference(values).as<float>(),
                                      result.row_map, result.rows, n, static_cast<float>(noise), device_counts, stream_);
   else
-    result.service.compare(result.of_set_0(), result.reference(values).as<float>(), result.row_map, weights,
+    result.service.compare(result.buffer.of(0), result.reference(values).as<float>(), result.row_map, weights,
                            result.rows, n, result.rms.as<float>(), result.rms_rows, device_counts, stream_);
   const int64_t bytes = operand.rows * n * size_bytes(operand.type.dtype);
   const Service& service = result.service;
-  service.count_changed(result.memory.data(), kGuardBytes, kFill, device_changed, stream_);
-  service.count_changed(result.of_set_0() + bytes, result.stride - bytes, kFill, device_changed, stream_);
-  service.count_unwritten(result.of_set_0(), operand.rows * n, device_changed + 1, stream_);
-  require(cudaMemcpyAsync(&counts, device_counts, sizeof counts, cudaMemcpyDeviceToHost, stream_),
-          "cannot read counters");
-  require(cudaMemcpyAsync(changed, device_changed, sizeof changed, cudaMemcpyDeviceToHost, stream_),
-          "cannot read counters");
+  service.count_changed(result.buffer.memory.data(), kGuardBytes, kFill, device_changed, stream_);
+  service.count_changed(result.buffer.of(0) + bytes, result.buffer.stride - bytes, kFill, device_changed, stream_);
+  service.count_unwritten(result.buffer.of(0), operand.rows * n, device_changed + 1, stream_);
+  receive(&counts, device_counts, sizeof counts, stream_);
+  receive(changed, device_changed, sizeof changed, stream_);
   require(cudaStreamSynchronize(stream_), "the comparison failed");
   if (changed[0] > 0) return fmt::format("{} bytes outside the output{} were written", changed[0], of_which(operand));
   const int64_t foreign = (operand.rows - result.rows) * n, unwritten = static_cast<int64_t>(changed[1]);
@@ -391,7 +388,7 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
   constexpr int kBatch = 32;                         // launches between two looks at the counters
   const Service& words = services_.of(Dtype::fp32);  // compares words of 32 bits
   // Whole rows of words: what is left over belongs to the last guard.
-  const auto rows_of = [](const Result& result) { return (kGuardBytes + result.stride) / (kRowWords * 4); };
+  const auto rows_of = [](const Result& result) { return (kGuardBytes + result.buffer.stride) / (kRowWords * 4); };
   std::vector<DeviceBuffer> first;
   for (const Result& result : results_) first.emplace_back(rows_of(result) * kRowWords * 4);
   const size_t each = results_.size();  // counts of a launch
@@ -404,7 +401,7 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
   operands_.fill(services_, Values::random, 0, stream_);
   launch_once();
   for (size_t j = 0; j < each; ++j)
-    require(cudaMemcpyAsync(first[j].data(), results_[j].memory.data(), static_cast<size_t>(first[j].size()),
+    require(cudaMemcpyAsync(first[j].data(), results_[j].buffer.memory.data(), static_cast<size_t>(first[j].size()),
                             cudaMemcpyDeviceToDevice, stream_),
             "cannot copy the first result");
   require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
@@ -414,16 +411,14 @@ Repetition Verifier::repeat(const RunOnce& run, double seconds) const {
   const auto repeat_batch = [&] {
     std::vector<ComparisonCounts> counts(kBatch * each);
     const size_t bytes = counts.size() * sizeof counts[0];
-    require(cudaMemcpyAsync(device_counts.data(), counts.data(), bytes, cudaMemcpyHostToDevice, stream_),
-            "cannot clear counters");
+    send(device_counts.data(), counts.data(), bytes, stream_);
     for (size_t i = 0; i < kBatch; ++i) {
       launch_once();
       for (size_t j = 0; j < each; ++j)
-        words.compare(results_[j].memory.data(), first[j].as<float>(), nullptr, {}, rows_of(results_[j]), kRowWords,
-                      nullptr, 1, device_counts.as<ComparisonCounts>() + i * each + j, stream_);
+        words.compare(results_[j].buffer.memory.data(), first[j].as<float>(), nullptr, {}, rows_of(results_[j]),
+                      kRowWords, nullptr, 1, device_counts.as<ComparisonCounts>() + i * each + j, stream_);
     }
-    require(cudaMemcpyAsync(counts.data(), device_counts.data(), bytes, cudaMemcpyDeviceToHost, stream_),
-            "cannot read counters");
+    receive(counts.data(), device_counts.data(), bytes, stream_);
     require_candidate(cudaStreamSynchronize(stream_), "the kernel failed");
     for (size_t i = 0; i < kBatch; ++i) {
       ++repetition.launches;

@@ -47,8 +47,7 @@ class Verifier {
   struct Result {
     Operand operand;
     const Service& service;  // of its dtype
-    const DeviceBuffer& memory;
-    int64_t stride = 0;            // bytes of a set, with the guard behind it
+    const SetBuffer& buffer;
     const int* row_map = nullptr;  // of its rows in memory, null where references lie like them
     RowWeights weights = {};
     const float* scales = nullptr;           // of a quantised result
@@ -60,10 +59,10 @@ class Verifier {
     double squares = 0;     // sum of the squares of all results on random inputs
 
     const DeviceBuffer& reference(Values values) const { return values == Values::integer ? integer : random; }
-    char* of_set_0() const { return memory.data() + kGuardBytes; }
   };
-  Result result_of(const Operand& operand, const DeviceBuffer& memory, int64_t stride) const;
+  Result result_of(const Operand& operand, const SetBuffer& buffer) const;
 
+  void wait() const;
   void clear_output(Values values) const;
   /// Sums of operands with scales: each expert's are dequantised and multiplied in fp32.
   void multiply_dequantised(float* sums, Cublas& cublas) const;
