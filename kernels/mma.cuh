@@ -3,6 +3,7 @@
 // loaded.
 #pragma once
 #include "mma_operands.cuh"
+#include "mma_quantise.cuh"
 #include "mma_scales.cuh"
 #include "mma_sums.cuh"
 #include "scheduler.cuh"
@@ -22,7 +23,8 @@ struct Mma {
                                          .weighs_x = Config::weighs_x,
                                          .element_bytes = sizeof(Element),
                                          .scale_bytes = Scales::bytes,
-                                         .scales_at_end = Scales::at_end};
+                                         .scales_at_end = Scales::at_end,
+                                         .quantises = sizeof(Result) == 1};
   static constexpr WarpGrid grid = warp_grid(knobs);
   static constexpr MmaLayout layout = mma_layout(knobs, problem);
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
@@ -35,12 +37,15 @@ struct Mma {
   static constexpr bool sums_rows = Config::x_across;
   static constexpr bool steps_vary = split > 1 || sums_rows;  // from tile to tile
   static constexpr bool stores_sums = sizeof(Result) == sizeof(float);
+  static constexpr int store_bytes = Config::store_bytes, scale_parts = Config::scale_parts;
+  static constexpr RowOrder y_rows = Config::y_rows;
   using Cut = typename Choice<split == 1, WholeTiles, TilePieces<split>>::type;
   using Tiles = typename Choice<sums_rows, GridScheduler<Config, Cut, GridInOrder>, Scheduler<Config, Cut>>::type;
   using TileType = typename Choice<sums_rows, TileOverRows, Tile>::type;
   using Weights = typename Choice<Config::weighs_x, MmaWeights<Config>, NoMmaWeights<Config>>::type;
 
   static_assert(!stores_sums || Function::joins == 1, "sums are stored as they are");
+  static_assert(!problem.quantises || block_n == Function::joins * kScaleBlock, "a tile has the columns of a scale");
   static_assert(AfterStage::scaled == (Scales::bytes > 0 && !Scales::at_end), "scales of blocks scale each part");
   static_assert(!AfterStage::restarts || kScaleBlock % block_k == 0, "a stage lies in one block of scales");
   static_assert(grid.m * grid.n == warps, "the warp grid must use every warp");
@@ -405,6 +410,9 @@ struct Mma {
       if constexpr (Config::adds_bias) add_bias(args, shared.tiles()[slot], sum, n0);
       if constexpr (stores_sums)
         store_sums(args, shared.tiles()[slot], sum, m0, n0);
+      else if constexpr (problem.quantises)
+        MmaQuantise<Mma>::store(args, shared.tiles()[slot], sum,
+                                *shared.template at<typename MmaQuantise<Mma>::Room>(layout.staging), m0, n0);
       else
         store(args, shared.tiles()[slot], sum, shared.staging()[warp], m0, n0);
     }

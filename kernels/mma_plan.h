@@ -1,6 +1,7 @@
 // What the host and the mma kernel agree on: its knobs, how warps divide a tile, and where everything lies in a block's
 // shared memory.
 #pragma once
+#include "scales.h"
 #include "tiles.h"
 
 namespace moetune {
@@ -52,6 +53,7 @@ struct MmaProblem {
   int element_bytes = 2;
   int scale_bytes = 0;         // of X and W in a stage, or in a tile
   bool scales_at_end = false;  // whether they multiply the sums of a tile, and not those of parts along k
+  bool quantises = false;      // Y is fp8 with scales of kScaleBlock columns of a row
 };
 
 /// Offsets in a block's shared memory, in bytes.
@@ -59,7 +61,7 @@ struct MmaLayout {
   int x = 0, w = 0;   // [stages][block_m or block_n][block_k] elements, or [stages][planes][block_k][..]
   int weights = 0;    // [stages][block_k] of rows of X
   int scales = 0;     // [stages or kMmaTileSlots] of X, then of W
-  int staging = 0;    // [warps][16][mma_staging_pitch] elements of Y, of 16 bits
+  int staging = 0;    // [warps][16][mma_staging_pitch] elements of Y, of 16 bits; or a QuantisedTile
   int tiles = 0;      // [kMmaTileSlots]; rows = 0 ends them
   int scheduler = 0;  // needed once a tile, so not in registers
   int bytes = 0;      // of all
@@ -71,7 +73,8 @@ constexpr MmaLayout mma_layout(const MmaKnobs& k, const MmaProblem& p) {
   MmaLayout l;
   l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
   l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
-  l.staging = memory.add({2, 2}, k.warps * 16 * mma_staging_pitch(k));
+  l.staging = p.quantises ? memory.add({quantised_tile_bytes(k.block_m, warp_grid(k).n), 16}, 1)
+                          : memory.add({2, 2}, k.warps * 16 * mma_staging_pitch(k));
   l.tiles = memory.add(p.sums_rows ? extent<TileOverRows>() : extent<Tile>(), kMmaTileSlots);
   l.scheduler = memory.add(p.sums_rows ? extent<GridWalk<GridInOrder>>() : extent<Walk<ExpertsInOrder>>(), 1);
   if (p.weighs_x) l.weights = memory.add({sizeof(float), 16}, k.stages * k.block_k);

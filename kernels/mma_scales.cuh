@@ -11,8 +11,8 @@ template <class Config, bool is_x>
 struct MmaOperandScales {
   using Operand = MmaOperand<Config, is_x>;
   using Scales = typename Operand::Type::Scales;
-  static constexpr int joins = is_x ? 1 : Config::Function::joins;
-  static constexpr int bytes = Scales::stage_bytes(Operand::block, kScaleBlock, joins), count = bytes / 4;
+  static constexpr int joins = is_x ? 1 : Config::Function::joins, parts = is_x ? 1 : Config::scale_parts;
+  static constexpr int bytes = parts * Scales::stage_bytes(Operand::block, kScaleBlock, joins), count = bytes / 4;
   static constexpr int copies = (count + Operand::threads - 1) / Operand::threads;
   static constexpr int rows = is_x || Scales::at_end ? 1 : kScaleBlock;  // of the product, of each scale
 
@@ -25,12 +25,19 @@ struct MmaOperandScales {
   static __forceinline__ long long row_of_scales(const Args& args, int column, int first, int number) {
     if constexpr (joins == 1) return first + number;
     if constexpr (Scales::at_end) return w_row<Config>(args, column + number);
-    return w_block<Config>(args, column, number);
+    if constexpr (parts == 1) return w_block<Config>(args, column, number);
+    return w_block<Config>(args, column + number / 2 * (Operand::block / parts), number % 2);
+  }
+  // Of a tile's parts those that begin before the last column.
+  static __forceinline__ int count_of_joined(const Args& args, int column) {
+    if constexpr (parts == 1) return count;
+    constexpr int width = Operand::block / parts;
+    return min(count, (static_cast<int>(args.n) - column + width - 1) / width * 2);
   }
   __forceinline__ void begin_tile(const Args& args, const auto& tile) {
     const int first = tile.column / rows;
     const int end = is_x                           ? tile.rows
-                    : joins > 1 && !Scales::at_end ? count
+                    : joins > 1 && !Scales::at_end ? count_of_joined(args, tile.column)
                                                    : static_cast<int>((args.n + rows - 1) / rows) - first;
     there = tile.rows == 0 ? 0 : end;
 #pragma unroll

@@ -20,7 +20,7 @@ struct GptOss {
   }
 };
 
-// Of an fp8 Y the epilogue quantises (wgmma_quantise.cuh), which sees a scale's columns together.
+// Of an fp8 Y the epilogue quantises (quantise.cuh), which sees a scale's columns together.
 template <class Element, class Activation>
 struct Gated {
   using Result = Element;

@@ -1,4 +1,4 @@
-// Room for scales beside a stage of an fp8 operand. Both compilers read this.
+// Room for scales beside a stage of an fp8 operand, and for a tile of an fp8 result. Both compilers read this.
 #pragma once
 #include "args.h"
 
@@ -19,5 +19,15 @@ constexpr int w_block_scale_bytes(int rows, int columns, int joins) {
   return columns / kScaleBlock * w_blocks(rows, joins) * 4;
 }
 constexpr int row_scale_bytes(int rows) { return rows * 4; }
+
+/// Room for a quantised tile whose rows several warps share: rows of bytes, padded so that threads write to different
+/// banks; the largest magnitude that each warp has of a row; and the factor of a row.
+template <int rows, int warps>
+struct QuantisedTile {
+  unsigned char row[rows][kScaleBlock + 16];
+  float most[warps][rows];
+  float factor[rows];
+};
+constexpr int quantised_tile_bytes(int rows, int warps) { return rows * (kScaleBlock + 16 + 4 * (warps + 1)); }
 
 }  // namespace moetune

@@ -12,7 +12,7 @@ struct SimtExpert {
   using W = typename Config::W;
   using Function = typename Config::Function;
   using Result = typename Function::Result;
-  static constexpr bool ragged_k = Config::x_across;
+  static constexpr bool ragged_k = Config::x_across, quantises = sizeof(Result) == 1;
   const Args& args;
   int expert, first_row, rows;  // of expert order
 
@@ -40,6 +40,9 @@ struct SimtExpert {
     const long long target = ragged_k ? expert * args.m + row : target_row<Config>(args, first_row + row);
     return static_cast<Result*>(args.y) + target * y_columns<Config>(args);
   }
+  __forceinline__ void store_scale(int row, long long block, float scale) const {
+    args.y_scales[target_row<Config>(args, first_row + row) * args.y_scale_row + block * args.y_scale_step] = scale;
+  }
   static __forceinline__ void store(Result& y, float value) {
     y = round_to<Result>(Config::accumulates ? to_float(y) + value : value);
   }
@@ -57,12 +60,30 @@ struct SimtExpert {
   }
 };
 
+// The scales of a thread's four rows, of a quantised Y. Two warps have the columns of each.
+template <class Config>
+__forceinline__ void find_scales(const float (&sum)[4][4], float (&scale)[4]) {
+  static_assert(Config::knobs.block_n == 2 * kScaleBlock && Config::Function::joins == 2,
+                "a tile has the gates and ups of each scale");
+  __shared__ float most[2][Config::knobs.block_m];
+  const int warp = threadIdx.x / 32, first = warp / 2 * 4;
+  for (int i = 0; i < 4; ++i) {
+    float largest = kLeastMost;
+    for (int j = 0; j < 4; j += 2) largest = fmaxf(largest, fabsf(Config::Function::value(&sum[i][j], {})));
+    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+    if (threadIdx.x % 32 == 0) most[warp % 2][first + i] = largest;
+  }
+  __syncthreads();
+  for (int i = 0; i < 4; ++i) scale[i] = fmaxf(most[0][first + i], most[1][first + i]) / kMostFp8;
+}
+
 template <class Config>
 __device__ void simt(const Args& args) {
   constexpr SimtKnobs knobs = Config::knobs;
   constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
   constexpr int columns = block_n / 4;  // threads across; each computes 4 x 4 elements
   constexpr int joins = Config::Function::joins;
+  using Expert = SimtExpert<Config>;
   constexpr int threads = simt_threads(knobs);
 
   __shared__ float x_tile[block_k][simt_pitch(block_m)];
@@ -84,7 +105,7 @@ __device__ void simt(const Args& args) {
   int first_tile = 0, first_row = 0;  // of the expert
   long long tile = blockIdx.x;
   for (int expert = 0; expert < args.experts; ++expert) {
-    const SimtExpert<Config> e = {args, expert, first_row, args.m_sizes[expert]};
+    const Expert e = {args, expert, first_row, args.m_sizes[expert]};
     const int m = e.m();
     const int tiles = (m + block_m - 1) / block_m * n_tiles;
     for (; tile < first_tile + tiles; tile += gridDim.x) {
@@ -108,17 +129,22 @@ __device__ void simt(const Args& args) {
             for (int j = 0; j < 4; ++j) sum[i][j] += x_tile[depth][thread_m * 4 + i] * w_tile[depth][column_of(j)];
         __syncthreads();
       }
+      float scale[4];
+      if constexpr (Expert::quantises) find_scales<Config>(sum, scale);
       for (int i = 0; i < 4; ++i) {
         const int row = m_first + thread_m * 4 + i;
         if (row >= m) continue;
         const auto weight = e.weight(row);
+        if constexpr (Expert::quantises)
+          if (thread_n == 0) e.store_scale(row, n_first / block_n, scale[i]);
         auto* const y = e.y(row);
         for (int j = 0; j < 4; ++j) {
           const long long column = n_first + column_of(j);
           if constexpr (Config::adds_bias) sum[i][j] += bias<Config>(args, expert, column);
           const long long y_column = joins == 1 ? column : column / 16 * 8 + column % 8;
           if (j % joins == joins - 1 && column < args.n)
-            e.store(y[y_column], Config::Function::value(&sum[i][j + 1 - joins], weight));
+            e.store(y[y_column],
+                    Config::Function::value(&sum[i][j + 1 - joins], weight) / (Expert::quantises ? scale[i] : 1));
         }
       }
     }

@@ -3,6 +3,7 @@
 #pragma once
 #include "args.h"
 #include "rows.h"
+#include "scales.h"
 #include "tiles.h"
 
 namespace moetune {
@@ -210,16 +211,9 @@ constexpr Staging staging(const WgmmaKnobs& k, int joins = 1) {
   return s;
 }
 
-/// Room for a swapped quantised tile, in each set of warpgroups that share tiles: rows of bytes, padded so that threads
-/// write to different banks; the largest magnitude that each warp has of a row; and the factor of a row.
-template <int rows, int warps>
-struct QuantisedTile {
-  unsigned char row[rows][kScaleBlock + 16];
-  float most[warps][rows];
-  float factor[rows];
-};
+/// Room for a swapped quantised tile, in each set of warpgroups that share tiles.
 constexpr int quantised_bytes(const WgmmaKnobs& k) {
-  return k.swap ? k.block_m * (kScaleBlock + 16 + 4 * (4 * warpgroups_a_tile(k) + 1)) : 0;
+  return k.swap ? quantised_tile_bytes(k.block_m, 4 * warpgroups_a_tile(k)) : 0;
 }
 
 using Barrier = unsigned long long;  // an mbarrier

@@ -1,31 +1,16 @@
-// Stores a quantised Y: fp8 with a scale for each row and kScaleBlock columns, which are those of a tile.
+// Stores a quantised Y in the wgmma variant.
 #pragma once
+#include "quantise.cuh"
 #include "wgmma_direct.cuh"
 
 namespace moetune {
 
-// Two neighbours, `low` at the lower address. Past the largest value they stay there.
-__forceinline__ unsigned pack_fp8(float low, float high) {
-  unsigned short result;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(result) : "f"(high), "f"(low));
-  return result;
-}
-
-// The row of Y in memory of row `row` of the tile, and what is stored there.
+// Row `row` of the tile.
 template <class Block>
-struct QuantisedRow {
-  const Args& args;
-  const long long row, column;
-
-  __forceinline__ QuantisedRow(const Args& a, const typename Block::Tile& tile, const RowTargets<Block>& targets, int r)
-      : args(a), row(Block::scatters ? targets.row[r] : tile.row + r), column(y_column<Block>(tile)) {}
-  __forceinline__ void store(int at, const uint4& bytes) const {
-    *reinterpret_cast<uint4*>(static_cast<char*>(args.y) + row * y_columns<Block>(args) + column + at) = bytes;
-  }
-  __forceinline__ void store_scale(float most) const {
-    args.y_scales[row * args.y_scale_row + column / kScaleBlock * args.y_scale_step] = most * (1 / kMostFp8);
-  }
-};
+__forceinline__ QuantisedRow<Block> quantised_row(const Args& args, const typename Block::Tile& tile,
+                                                  const RowTargets<Block>& targets, int row) {
+  return {args, Block::scatters ? targets.row[row] : tile.row + row, y_column<Block>(tile)};
+}
 
 // Tiles that aren't swapped: each warp has whole rows. Four lanes have a row: lane q of them columns 8 j + 2 q and the
 // next, j < 16. Words of four such elements, of j = 2 c and 2 c + 1, change lanes so that each has 16 neighbours.
@@ -73,7 +58,7 @@ struct QuantisedRows {
         const float factor = __fdividef(kMostFp8, most);
         const int r = first + lane / 4 + half * 8;
         const bool inside = r < tile.rows;
-        const QuantisedRow<Block> row(group.block.args, tile, targets, inside ? r : first);
+        const auto row = quantised_row<Block>(group.block.args, tile, targets, inside ? r : first);
 #pragma unroll
         for (int from = 0; from < columns / 16; from += 4) {
           unsigned word[4];
@@ -128,13 +113,8 @@ struct QuantisedColumns {
       }
     });
     sync();
-    for (int r = thread; r < tile.rows; r += threads) {
-      float most = kLeastMost;
-#pragma unroll
-      for (int w = 0; w < threads / 32; ++w) most = fmaxf(most, room.most[w][r]);
-      room.factor[r] = __fdividef(kMostFp8, most);
-      QuantisedRow<Block>(group.block.args, tile, targets, r).store_scale(most);
-    }
+    const auto row_at = [&](int r) { return quantised_row<Block>(group.block.args, tile, targets, r); };
+    find_scales<threads, threads / 32>(room, thread, tile.rows, row_at);
     sync();
 #pragma unroll
     for (int v = 0; v < vectors; ++v) {
@@ -149,10 +129,7 @@ struct QuantisedColumns {
       }
     }
     sync();
-    for (int i = thread; i < tile.rows * (kScaleBlock / 16); i += threads) {
-      const int r = i / (kScaleBlock / 16), at = i % (kScaleBlock / 16) * 16;
-      QuantisedRow<Block>(group.block.args, tile, targets, r).store(at, *reinterpret_cast<uint4*>(&room.row[r][at]));
-    }
+    store_quantised<threads, uint4>(room, thread, tile.rows, kScaleBlock, row_at);
   }
   static __forceinline__ void finish() {}
 };

@@ -105,8 +105,6 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
   if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
     return fmt::format("{} does not support {}{}", variant, name(shape.layer.dtype),
                        is_quantised(shape.layer.dtype) ? ": packs of other programs' kernels may" : "");
-  if (is_quantised(result_dtype(shape.layer)) && variant != "cpu" && variant != "wgmma")
-    return fmt::format("{} gives no Y in fp8: a tile of it does not find the largest of a row", variant);
   if (joins_gates(shape) && variant != "cpu" && shape.layer.n % 16 != 0)
     return fmt::format("{} needs n in multiples of 16 for gates: it takes eight and their eight ups by turns", variant);
   return std::nullopt;
@@ -118,6 +116,11 @@ std::optional<std::string> illegal_gates(int block_n, const Shape& shape) {
   if (kScaleBlock % rows == 0 && (shape.fusion.interleaved || shape.layer.n / 2 % rows == 0)) return std::nullopt;
   return fmt::format("block_n must be smaller, or a power of two: a tile's {} must lie in one block of scales",
                      shape.fusion.interleaved ? "gates and ups" : "gates, and its ups,");
+}
+
+std::optional<std::string> illegal_quantised(int block_n, const Shape& shape) {
+  if (!is_quantised(result_dtype(shape.layer)) || block_n == 2 * kScaleBlock) return std::nullopt;
+  return fmt::format("block_n must be {} for Y in fp8: a tile has the gates and ups of each scale", 2 * kScaleBlock);
 }
 
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem) {

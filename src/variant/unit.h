@@ -32,6 +32,9 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
 /// Why a tile of so many columns of the product can't join gates and ups of fp8 with scales of blocks.
 std::optional<std::string> illegal_gates(int block_n, const Shape& shape);
 
+/// Why such a tile can't give Y in fp8.
+std::optional<std::string> illegal_quantised(int block_n, const Shape& shape);
+
 /// Tiles of block_m x block_n of the results of all experts.
 int64_t tiles_of(int64_t block_m, int64_t block_n, const Problem& problem);
 

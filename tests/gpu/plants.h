@@ -61,6 +61,7 @@ struct Fp8Plant {
 inline const std::string kFp8Tail =
     " block_k=128 stages=3 raster=m group=1 consumers=2 schedule=cooperative swap=no cluster=none in_flight=0 "
     "tma_w=yes tma_store=no tiles=static";
+inline const std::string kMmaOfFp8 = "mma block_m=32 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=1";
 inline const Fp8Plant kFp8Plants[] = {
     {{"scale of the next block of k", "wgmma", "wgmma_scales.cuh", "x[r][number * parts + p]",
       "x[r][(number * parts + p + 1) % depth]"},
@@ -99,7 +100,7 @@ inline const Fp8Plant kFp8Plants[] = {
      {.silu = true},
      false,
      Dtype::fp8},
-    {{"scale of a neighbour's row", "wgmma", "wgmma_quantise.cuh", "args.y_scales[row * args.y_scale_row",
+    {{"scale of a neighbour's row", "wgmma", "quantise.cuh", "args.y_scales[row * args.y_scale_row",
       "args.y_scales[(row ^ 1) * args.y_scale_row"},
      "wgmma block_m=128 block_n=256 tma_x=yes" + kFp8Tail,
      {.silu = true},
@@ -110,10 +111,28 @@ inline const Fp8Plant kFp8Plants[] = {
      {.silu = true},
      false,
      Dtype::fp8},
-    {{"quantised by half of the warps that have a row", "wgmma", "wgmma_quantise.cuh", "room.most[w][r]",
+    {{"quantised by half of the warps that have a row", "wgmma", "quantise.cuh", "room.most[w][r]",
       "room.most[w / 2][r]"},
      "wgmma block_m=32 block_n=256 block_k=128 stages=3 raster=m group=1 consumers=2 schedule=cooperative swap=yes "
      "cluster=none in_flight=0 tma_x=yes tma_w=yes tma_store=no tiles=static",
+     {.silu = true},
+     false,
+     Dtype::fp8},
+    {{"quantised by half of the lanes that have a row", "mma", "mma_quantise.cuh", "step < 4; step *= 2",
+      "step < 2; step *= 2"},
+     kMmaOfFp8,
+     {.silu = true},
+     false,
+     Dtype::fp8},
+    {{"scales of a tile's first blocks for all of its columns", "mma", "mma_scales.cuh",
+      "column + number / 2 * (Operand::block / parts)", "column"},
+     kMmaOfFp8,
+     {.silu = true, .interleaved = true},
+     false,
+     Dtype::fp8},
+    {{"quantised by one of the two warps that have a row", "simt", "simt.cuh", "most[warp % 2][first + i] = largest",
+      "most[0][first + i] = most[1][first + i] = largest"},
+     "simt block_m=16 block_n=256 block_k=32",
      {.silu = true},
      false,
      Dtype::fp8},

@@ -363,6 +363,26 @@ TEST_P(HardRouting, WgmmaQuantises) {
   }
 }
 
+// Whole scales; half of the last one, and W's gates and ups in several of its blocks.
+TEST_P(HardRouting, MmaAndSimtQuantise) {
+  GpuCase c = GetParam();
+  for (const auto& [n, fusion] : {std::pair<int64_t, Fusion>{512, {.permute_x = true, .silu = true}},
+                                  {400, {.permute_y = true, .gelu = true, .interleaved = true}},
+                                  {352, {.by_slot = true, .gpt_oss = true}},
+                                  {16, {.silu = true}}}) {
+    c.n = n;
+    const Problem problem = fp8_problem_of(c, ScaleKind::block, fusion, false, Dtype::fp8);
+    for (const std::string variant : {"mma", "simt"}) {
+      std::vector<Candidate> candidates = some(variant, problem, variant == "mma" ? 6 : 3);
+      if (variant == "mma")
+        candidates.push_back(
+            parse_candidate("mma block_m=16 block_n=256 block_k=32 warps=4 stages=3 raster=n group=1 split=4"));
+      expect_right(problem, candidates);
+      EXPECT_EQ(backend().repeat({.baseline = {}, .candidate = candidates[0]}, 0.02).different, 0) << variant;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, HardRouting, testing::ValuesIn(kCases),
                          [](const auto& instance) { return instance.param.name; });
 

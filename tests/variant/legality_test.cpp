@@ -377,6 +377,36 @@ TEST(MmaLegality, Fp8NeedsItsArchitectureAndRegistersForPromotedSums) {
             "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread");
 }
 
+// Any n of gates in both orders, as the cpu takes; wgmma alone needs whole scales.
+TEST(Legality, AQuantisedResultNeedsTheColumnsOfAScaleInATile) {
+  for (const int64_t n : {1536, 784})
+    for (const bool interleaved : {false, true}) {
+      Shape shape = shape_of(Dtype::fp8);
+      shape.layer.n = n, shape.layer.scales = ScaleKind::block, shape.layer.out_dtype = Dtype::fp8;
+      shape.fusion = {.silu = true, .interleaved = interleaved};
+      for (const std::string tile :
+           {"mma block_m=32 block_k=64 warps=8 stages=3 raster=m group=1 split=4", "simt block_m=16 block_k=32"}) {
+        EXPECT_EQ(reason(tile + " block_n=256", shape, "sm_89"), "");
+        EXPECT_EQ(reason(tile + " block_n=128", shape, "sm_89"),
+                  "block_n must be 256 for Y in fp8: a tile has the gates and ups of each scale");
+      }
+      EXPECT_EQ(reason(wgmma("block_m=16 block_n=256 block_k=128"), shape),
+                n == 1536 && !interleaved
+                    ? ""
+                    : "wgmma gives Y in fp8 only of all gates before all ups, with n in multiples of 256");
+      Cell cell;
+      cell.shape = shape, cell.tokens = 64;
+      for (const auto& [variant, arch] : {std::pair<const char*, const char*>{"mma", "sm_89"},
+                                          {"mma", "sm_90a"},
+                                          {"mma", "sm_120"},
+                                          {"simt", "sm_75"},
+                                          {"simt", "sm_80"}}) {
+        const Candidate usual = find_variant(variant).fallback(make_problem(cell), device_of_arch(arch));
+        EXPECT_EQ(find_variant(variant).illegal(usual, shape, device_of_arch(arch)), std::nullopt) << text(usual);
+      }
+    }
+}
+
 TEST(MmaLegality, GradientsNeedMoreRegisters) {
   const std::string large = "mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=1";
   EXPECT_EQ(reason(large, shape_of(Dtype::bf16)), "");
@@ -449,9 +479,9 @@ TEST(SimtLegality, Tells) {
   EXPECT_EQ(reason("simt block_m=6 block_n=64 block_k=16"),
             "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements");
   EXPECT_EQ(reason("simt block_m=64 block_n=64 block_k=65"), "block_k must lie in 1 to 64");
-  EXPECT_EQ(reason("simt block_m=4 block_n=64 block_k=16"), "block_m * block_n / 16 threads must lie in 32 to 1024");
-  EXPECT_EQ(reason("simt block_m=256 block_n=128 block_k=8"), "block_m * block_n / 16 threads must lie in 32 to 1024");
-  EXPECT_EQ(reason("simt block_m=128 block_n=128 block_k=64"),
+  EXPECT_EQ(reason("simt block_m=4 block_n=64 block_k=16"), "block_m * block_n / 16 threads must lie in 32 to 512");
+  EXPECT_EQ(reason("simt block_m=256 block_n=128 block_k=8"), "block_m * block_n / 16 threads must lie in 32 to 512");
+  EXPECT_EQ(reason("simt block_m=64 block_n=128 block_k=64"),
             "block_k, block_m or block_n must be smaller: shared memory over 48 KB");
 }
 

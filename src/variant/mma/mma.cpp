@@ -58,20 +58,32 @@ StateRegisters state_registers(const Shape& shape) {
 constexpr int kMostChunks = 16;
 int chunks(const Knobs& c, int rows) { return rows * c.block_k / (8 * 32 * c.warps); }
 
+// Equal parts of a quantised tile's columns, each with gates of one block of W's scales and ups of one.
+int scale_parts(const Product& p) {
+  if (!quantises(p)) return 1;
+  return p.interleaved ? 2 : static_cast<int>(kScaleBlock / alignment(p.d.columns, kScaleBlock));
+}
+
 int shared_bytes(const Knobs& c, const Shape& shape) {
   const Product p = product_of(shape);
   MmaProblem problem = {.sums_rows = p.ragged == Axis::k,
                         .weighs_x = p.weighting == Weighting::a,
-                        .element_bytes = static_cast<int>(size_bytes(p.a.type.stage))};
+                        .element_bytes = static_cast<int>(size_bytes(p.a.type.stage)),
+                        .quantises = quantises(p)};
   if (p.a.type.scales.kind == ScaleKind::block)
-    problem.scale_bytes = x_block_scale_bytes(c.block_m, kScaleBlock) +
-                          w_block_scale_bytes(c.block_n, kScaleBlock, static_cast<int>(joined_columns(p)));
+    problem.scale_bytes =
+        x_block_scale_bytes(c.block_m, kScaleBlock) +
+        scale_parts(p) * w_block_scale_bytes(c.block_n, kScaleBlock, static_cast<int>(joined_columns(p)));
   else if (has_scales(p.a.type))
     problem.scale_bytes = row_scale_bytes(c.block_m + c.block_n), problem.scales_at_end = true;
   return mma_layout(c, problem).bytes;
 }
 
-int registers(const Knobs& c, const Shape& shape) { return mma_registers(c, promotes(shape)); }
+// With the scales of W's blocks beyond those of one part.
+int registers(const Knobs& c, const Shape& shape) {
+  const int parts_of_warp = scale_parts(product_of(shape)) / warp_grid(c).n;
+  return mma_registers(c, promotes(shape)) + 2 * (std::max(1, parts_of_warp) - 1);
+}
 
 int blocks_per_sm(const Knobs& c, const Shape& shape) {
   const int by_registers = kRegistersPerSm / (32 * c.warps) / (registers(c, shape) + state_registers(shape).usual);
@@ -87,13 +99,14 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
   if (c.block_n < 32 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 32 to 256";
   if (c.block_k != 32 && c.block_k != 64 && c.block_k != 128) return "block_k must be 32, 64 or 128";
-  if (auto reason = illegal_gates(c.block_n, shape)) return reason;
+  const Product product = product_of(shape);
+  if (auto reason = quantises(product) ? illegal_quantised(c.block_n, shape) : illegal_gates(c.block_n, shape))
+    return reason;
   if (c.warps != 4 && c.warps != 8) return "warps must be 4 or 8";
   if (c.stages < 2 || c.stages > 6) return "stages must lie in 2 to 6";
   if (c.group < 1 || c.group > 64) return "group must lie in 1 to 64";
   if (warp_grid(c).m == 0)
     return fmt::format("block_m x block_n cannot be divided among {} warps in multiples of 16 x 16", c.warps);
-  const Product product = product_of(shape);
   if (!(is_k_major(product.a) && is_k_major(product.b)) &&
       std::max(chunks(c, c.block_m), chunks(c, c.block_n)) > kMostChunks)
     return fmt::format(
@@ -119,15 +132,19 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
 
 std::string unit(const Knobs& c, const Shape& shape) {
   const Product p = product_of(shape);
-  const int64_t store_bytes = p.d.columns % 8 == 0 ? 16 : p.d.columns % 2 == 0 ? 4 : 2;
-  return print_unit({.variant = "mma",
-                     .knobs_type = "MmaKnobs",
-                     .knobs = list().initialiser(c),
-                     .constants = {{"x_load_bytes", alignment(row_bytes(p.a), 16)},
-                                   {"w_load_bytes", alignment(row_bytes(p.b), 16)},
-                                   {"store_bytes", store_bytes}},
-                     .call = "moetune::Mma<Config>::run(args)"},
-                    shape, plan(c, shape));
+  const int64_t store_bytes = quantises(p)           ? alignment(row_bytes(p.d), 16)
+                              : p.d.columns % 8 == 0 ? 16
+                              : p.d.columns % 2 == 0 ? 4
+                                                     : 2;
+  UnitText text{.variant = "mma",
+                .knobs_type = "MmaKnobs",
+                .knobs = list().initialiser(c),
+                .constants = {{"x_load_bytes", alignment(row_bytes(p.a), 16)},
+                              {"w_load_bytes", alignment(row_bytes(p.b), 16)},
+                              {"store_bytes", store_bytes}},
+                .call = "moetune::Mma<Config>::run(args)"};
+  if (scale_parts(p) > 1) text.constants.emplace_back("scale_parts", scale_parts(p));
+  return print_unit(text, shape, plan(c, shape));
 }
 
 double seconds(const MmaCost& cost, const Knobs& c, const Problem& problem, const DeviceInfo& device) {

@@ -11,7 +11,8 @@ namespace {
 using Knobs = SimtKnobs;
 
 const KnobList<Knobs>& list() {
-  static const KnobList<Knobs> knobs = KnobList<Knobs>("simt").add_blocks({16, 32, 64}, {32, 64, 128}, {8, 16, 32});
+  static const KnobList<Knobs> knobs =
+      KnobList<Knobs>("simt").add_blocks({16, 32, 64}, {32, 64, 128, 256}, {8, 16, 32});
   return knobs;
 }
 
@@ -26,9 +27,11 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
     return "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements";
   if (joins_gates(shape) && c.block_n % 32 != 0)
     return "block_n must be a multiple of 32 for gates: a thread has both sums of an element";
+  if (auto reason = illegal_quantised(c.block_n, shape)) return reason;
   if (c.block_k < 1 || c.block_k > 64) return "block_k must lie in 1 to 64";
-  if (simt_threads(c) < 32 || simt_threads(c) > 1024) return "block_m * block_n / 16 threads must lie in 32 to 1024";
-  if (simt_shared_bytes(c) > kStaticShared)
+  // With 1024, which have 64 registers each, some kernels spill.
+  if (simt_threads(c) < 32 || simt_threads(c) > 512) return "block_m * block_n / 16 threads must lie in 32 to 512";
+  if (simt_shared_bytes(c, is_quantised(result_dtype(shape.layer))) > kStaticShared)
     return "block_k, block_m or block_n must be smaller: shared memory over 48 KB";
   return std::nullopt;
 }
@@ -48,7 +51,8 @@ std::string unit(const Knobs& c, const Shape& shape) {
 
 Knobs fallback(const Problem& problem, const DeviceInfo&) {
   const bool few_rows = problem.rows() <= 32 * problem.active_experts();
-  return {.block_m = few_rows ? 16 : 64, .block_n = 64, .block_k = 16};
+  const bool quantises = is_quantised(result_dtype(problem.shape.layer));
+  return {.block_m = few_rows ? 16 : quantises ? 32 : 64, .block_n = quantises ? 256 : 64, .block_k = 16};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Every variant at its corners, for sm_80 and sm_90a, without a GPU: compiles, spills nothing, uses the planned shared
 // memory (the kernel asserts that against its own layout).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -447,6 +448,36 @@ TEST(MmaFp8, CompilesWithoutSpills) {
   }
 }
 
+// Tiles of Y in fp8, drawn, where blocks of W's scales lie well and where they don't.
+TEST(QuantisedResults, CompileWithoutSpills) {
+  for (const std::string arch : {"sm_75", "sm_89", "sm_90a", "sm_120"})
+    for (const std::string variant : {"mma", "simt"})
+      for (const auto& [n, fusion] : {std::pair<int64_t, Fusion>{1536, {.permute_x = true, .silu = true}},
+                                      {1424, {.gelu = true, .interleaved = true}},
+                                      {784, {.by_slot = true, .gpt_oss = true}}}) {
+        const DeviceInfo device = device_of_arch(arch);
+        if (variant == "mma" && arch == "sm_75") continue;
+        Shape shape = shape_of(Dtype::fp8, n, 2048, fusion);
+        shape.layer.scales = ScaleKind::block, shape.layer.out_dtype = Dtype::fp8;
+        SearchSpace space = load_space("full", built_in());
+        keep_variants(space, {variant}, built_in());
+        std::vector<std::string> units;
+        for (const Candidate& candidate : draw(space, shape, device, 2, /*seed=*/n).legal) {
+          units.push_back(find_variant(variant).unit(candidate, shape));
+          if (variant == "mma")
+            units.back() += fmt::format("static_assert(moetune::Mma<Config>::layout.bytes == {});\n",
+                                        find_variant(variant).plan(candidate, shape).shared_bytes);
+        }
+        EXPECT_EQ(units.size(), 2u);
+        keep_sample(units);
+        for (const CompiledUnit& one :
+             compile_units(units, {.arch = arch, .sources = kernel_sources(), .cache = true})) {
+          EXPECT_EQ(one.result.status, Status::ok) << arch << " " << variant << " " << n << ": " << one.result.reason;
+          EXPECT_EQ(one.result.spill_bytes, 0) << arch << " " << variant << " " << n;
+        }
+      }
+}
+
 // What the tests on a GPU plant stands in the kernels once, compiles, and is in what runs there.
 void expect_planted(const Plant& plant, const std::string& unit, const std::string& target) {
   const TemporaryFolder folder;
@@ -471,7 +502,7 @@ TEST(Plants, AllCompile) {
     shape.layer.scales = one.deep ? ScaleKind::channel : ScaleKind::block;
     shape.layer.n = one.result == Dtype::fp8 ? 512 : 384, shape.layer.out_dtype = one.result;
     const Candidate candidate = parse_candidate(one.candidate);
-    ASSERT_EQ(find_variant("wgmma").illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
+    ASSERT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
     expect_planted(one.plant, candidate.variant->unit(candidate, shape), "sm_90a");
   }
   for (const GatePlant& one : kGatePlants) expect_planted(one.plant, finish_unit(Dtype::bf16), "sm_80");
