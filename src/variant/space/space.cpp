@@ -81,15 +81,16 @@ bool try_downwards(Candidate& candidate, std::vector<size_t> open, const Shape& 
   if (open.empty()) return !variant.illegal(candidate, shape, device);
   const size_t place = open.back();
   open.pop_back();
-  const std::vector<std::string>& words = variant.knobs[place].words;
+  const Knob& knob = variant.knobs[place];
+  const bool counts = knob.words.empty() && std::ranges::find(knob.values, kLargestLegal) != knob.values.end();
   const auto legal_with = [&](int value) {
     candidate.values[place] = value;
     return try_downwards(candidate, open, shape, device);
   };
-  const int highest = words.empty() ? kLargestTried : static_cast<int>(words.size()) - 1;
   // Numbers that are illegal when small are illegal when large.
-  if (words.empty() && !legal_with(2) && !legal_with(1)) return false;
-  for (int value = highest; value >= (words.empty() ? 1 : 0); --value)
+  if (counts && !legal_with(2) && !legal_with(1)) return false;
+  const int highest = counts ? kLargestTried : *std::ranges::max_element(knob.values);
+  for (int value = highest; value >= (counts ? 1 : 0); --value)
     if (legal_with(value)) return true;
   return false;
 }

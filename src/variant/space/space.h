@@ -41,8 +41,8 @@ void keep_variants(SearchSpace& space, const std::vector<std::string>& names, co
 void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog, bool more = false);
 
 /// Replaces each kLargestLegal by a value: values of the last such knob are tried downwards and, with each, values of
-/// the knobs before it. A number that is illegal at 2 and at 1 is not tried any further. False where no values are
-/// legal.
+/// the knobs before it. A number counts down from its list's last; where that has kLargestLegal, from 16 to 1, and it
+/// is not tried any further if it is illegal at 2 and at 1. False where no values are legal.
 bool set_largest_legal(Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 
 /// Throws Exit::request where no variant of the space is for such a device.

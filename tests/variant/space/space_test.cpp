@@ -154,6 +154,22 @@ TEST(Space, MostIsTheLargestLegalValueOfSeveralKnobs) {
   EXPECT_TRUE(enumerate(space, shape(), device_of_arch("sm_80")).legal.empty());
 }
 
+// Unswapped tiles of Y in fp8 have no registers for a stage in flight.
+TEST(Space, FullHasQuantisedTilesWithAndWithoutAStageInFlight) {
+  SearchSpace space = load_space("full", built_in());
+  keep_variants(space, {"wgmma"}, built_in());
+  for (const char* values : {"block_m=64,128", "block_n=256", "block_k=128", "raster=m", "group=1", "consumers=2",
+                             "schedule=cooperative", "cluster=none", "tma_x=yes", "tma_store=no", "tiles=static",
+                             "pace=own", "split=1", "hold=0", "gather=tiles", "mix=0", "stages=most"})
+    set_values(space, values, built_in());
+  Shape quantised = shape();
+  quantised.layer.dtype = quantised.layer.out_dtype = Dtype::fp8, quantised.layer.scales = ScaleKind::block;
+  quantised.fusion.silu = true;
+  const std::vector<Candidate> legal = enumerate(space, quantised, device_of_arch("sm_90a")).legal;
+  ASSERT_EQ(legal.size(), 2u);
+  for (const Candidate& one : legal) EXPECT_EQ(find_value(one, "in_flight"), find_value(one, "swap")) << text(one);
+}
+
 TEST(Space, TheDefaultIsOfTheFirstVariantThatTakesTheProblem) {
   Cell cell;
   cell.shape = shape();
