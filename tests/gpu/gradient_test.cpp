@@ -271,11 +271,6 @@ TEST_F(Faults, OfMissingWeightsAreSeen) {
     EXPECT_GT(verdict.mismatches, 100) << name(op);
   }
 }
-TEST_F(Faults, OfScalesThatTheBackendLacksAreToldBeforeItAllocates) {
-  Product scaled = product(Op::fwd);
-  scaled.a.type.scales = block_scales(1, 8);
-  EXPECT_THROW(make_operands(scaled, device_, *services_, stream_->stream), Error);
-}
 
 }  // namespace
 }  // namespace moetune
