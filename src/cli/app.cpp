@@ -1,16 +1,33 @@
 // The whole program in one function: declare, parse, run one command, turn errors into exit codes.
 #include "cli/app.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <new>
 
+#include "base/system/process.h"
 #include "cli/commands/command.h"
 #include "cli/signals.h"
 
 namespace moetune {
 namespace {
+
+// The process that touches the device: started by this program alone, on file descriptor 3.
+Exit run_worker(const Invocation& invocation) {
+  if (::fcntl(Child::kSocket, F_GETFD) < 0)
+    throw request_error("the command 'worker' is internal: other commands start it");
+  return static_cast<Exit>(serve_worker(Child::kSocket, *invocation.factory, *invocation.lister));
+}
+
+Command worker_command() {
+  return {.name = "worker",
+          .summary = "Serve a device to a parent process",
+          .examples = "",
+          .declare = [](OptionSet&) -> Action { return run_worker; },
+          .hidden = true};
+}
 
 std::vector<Command> all_commands() {
   return {tune_command(),   bench_command(),   verify_command(),      check_command(),

@@ -61,7 +61,6 @@ Command list_command();
 Command doctor_command();
 Command replay_command();
 Command completions_command();
-Command worker_command();
 
 /// The completions of the last of `words`, which are those behind the program's name: a line each, a tab and a few
 /// words of help behind some. Values of lists complete after each comma. Files and folders are named where an option or

@@ -189,7 +189,7 @@ void declare_export(OptionSet& set, ExportOptions& options) {
   set.value("--format", options.format, "NAME",
             "vllm, sglang (token counts that were not tuned keep the server's default), csv, runtime, ... (moetune "
             "list formats)",
-            format_words);
+            [] { return mapped<std::string>(exporters(), &Exporter::format); });
   set.value("-o,--output", options.output, "PATH",
             "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
             "folder");

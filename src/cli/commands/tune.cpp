@@ -18,7 +18,6 @@
 #include "base/text/units.h"
 #include "cli/commands/command.h"
 #include "cli/commands/tune_for.h"
-#include "cli/commands/tune_options.h"
 #include "cli/files/files.h"
 #include "cli/options/append.h"
 #include "cli/options/cells.h"

@@ -7,11 +7,39 @@
 #include <vector>
 
 #include "cli/commands/command.h"
-#include "cli/commands/tune_options.h"
+#include "cli/options/cells.h"
+#include "cli/options/device_options.h"
+#include "cli/options/search_options.h"
+#include "cli/options/shard.h"
+#include "cli/tables/choosing.h"
 #include "export/serving/serving.h"
 #include "tune/tuner.h"
+#include "variant/catalog.h"
 
 namespace moetune {
+
+/// Of --for.
+struct ServedOptions {
+  std::string program, kernel_file, shared_experts;
+  std::vector<std::string> bases;
+};
+
+/// The options of `tune`.
+struct TuneOptions {
+  Shard part;                // by --shard or the environment
+  std::string whole_output;  // the name without the shard
+  CellOptions cells;
+  DeviceOptions device;
+  Catalog catalog = Catalog();  // with the packs of `device`
+  SearchOptions search;
+  ChoosingOptions choosing;
+  ServedOptions served;
+  std::string strategy = "auto", max_candidates, prune, time_budget, rounds, wait, regime = kBurst;
+  std::string output, journal, format, shard, warm_start;
+  std::string at_once;
+  bool mixed = false;  // GPUs of unlike models
+  bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
+};
 
 /// A layer whose file is made: one key_of_layer.
 struct ServedLayer {

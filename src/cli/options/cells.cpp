@@ -11,6 +11,7 @@
 #include <span>
 #include <tuple>
 
+#include "base/embedded.h"
 #include "base/error.h"
 #include "base/text/units.h"
 #include "workload/model.h"
@@ -23,7 +24,12 @@ constexpr int64_t kDefaultTokens = 256;
 constexpr size_t kMaxCells = 10000;
 constexpr std::string_view kFfn = "ffn";
 
-std::vector<std::string> gated_words() { return {"silu", "gelu", "gpt-oss"}; }
+using Words = std::vector<std::string>;
+
+Words gated_words() { return {"silu", "gelu", "gpt-oss"}; }
+Words projection_words() { return {"up", "down", "ffn"}; }
+Words op_words() { return {"fwd", "dx", "dw"}; }
+Words out_dtype_words() { return {"bf16", "fp16", "fp8"}; }
 
 std::optional<int64_t> size_of(const std::string& text, std::string_view option, int64_t most) {
   if (text.empty()) return std::nullopt;
@@ -236,14 +242,10 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
   return cells;
 }
 
-std::vector<std::string> projection_words() { return {"up", "down", "ffn"}; }
-std::vector<std::string> op_words() { return {"fwd", "dx", "dw"}; }
-std::vector<std::string> out_dtype_words() { return {"bf16", "fp16", "fp8"}; }
-
 using Options = CellOptions;
 constexpr CellOption kOptions[] = {
     {"model", "A preset (moetune list models), a model file, or a Hugging Face config.json", "NAME|FILE",
-     &Options::models, model_words},
+     &Options::models, [] { return mapped(model_presets(), &Model::name); }},
     {"experts", "Number of experts: of a layer given by its sizes, or in place of the model's", "E", &Options::experts},
     {"top_k", "Experts per token", "T", &Options::top_k},
     {"n", "Columns of Y, of a layer given by its sizes", "N", &Options::n},
@@ -291,6 +293,14 @@ constexpr CellOption kOptions[] = {
 
 }  // namespace
 
+Words routing_words() {
+  Words words;
+  for (const RoutingKind& kind : routing_kinds())
+    if (kind.name != "trace") words.push_back(kind.name);
+  for (const std::string& name : embedded_names("configs/routings/")) words.push_back("trace:" + name);
+  return words;
+}
+
 std::span<const CellOption> cell_options() { return kOptions; }
 
 std::string gated_word(const Fusion& fusion) {
@@ -306,7 +316,8 @@ std::string typed_name(const CellOption& option) {
 void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group(title);
   set.value("--suite", options.suite, "NAME|FILE",
-            "A named list of cells (moetune list suites), or a file; --tokens picks among them", suite_words);
+            "A named list of cells (moetune list suites), or a file; --tokens picks among them",
+            [] { return embedded_names("configs/suites/"); });
   for (const CellOption& one : kOptions) {
     if (one.list) set.list(typed_name(one), options.*one.list, one.placeholder, one.help, one.words);
     if (one.value) set.value(typed_name(one), options.*one.value, one.placeholder, one.help, one.words);

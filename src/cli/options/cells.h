@@ -57,6 +57,7 @@ struct CellOption {
   constexpr CellOption(const char* n, const char* h, bool CellOptions::*member) : name(n), help(h), on(member) {}
 };
 std::span<const CellOption> cell_options();
+std::vector<std::string> routing_words();  // that --routing takes
 /// "--top-k".
 std::string typed_name(const CellOption& option);
 

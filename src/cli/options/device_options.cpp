@@ -82,6 +82,20 @@ Workers open_on(WorkerOptions worker, const Sharing& sharing) {
 
 }  // namespace
 
+std::vector<std::string> arch_names(const std::vector<std::string>& given, const std::vector<std::string>& otherwise) {
+  std::vector<std::string> names;
+  for (const std::string& word : list_words(given, "--arch", otherwise))
+    if (const std::string name = arch(device_of_arch(word)); std::ranges::find(names, name) == names.end())
+      names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> device_words() {
+  std::vector<std::string> words = {"auto", "cpu", "cuda", "cuda:0", "cuda:all"};
+  std::ranges::move(gpu_words(), std::back_inserter(words));
+  return words;
+}
+
 bool is_all_gpus(const DeviceOptions& options) { return options.device == "cuda:all"; }
 
 void declare(OptionSet& set, DeviceOptions& options) {

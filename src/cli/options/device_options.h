@@ -23,6 +23,11 @@ struct DeviceOptions {
   bool no_cache = false;
 };
 void declare(OptionSet& set, DeviceOptions& options);
+std::vector<std::string> device_words();  // that --device takes here, without looking for devices
+
+/// --arch, each architecture once: sm_90a of "sm_90,sm_90a". Exit::request for an unknown one.
+std::vector<std::string> arch_names(const std::vector<std::string>& given,
+                                    const std::vector<std::string>& otherwise = {});
 
 /// The words of a command line that name this device, its kernels and packs.
 std::vector<std::string> device_arguments(const DeviceOptions& options);

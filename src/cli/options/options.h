@@ -25,19 +25,6 @@ using WordSource = std::function<std::vector<std::string>()>;
 /// A fixed list of them.
 WordSource one_of(std::vector<std::string> words);
 
-/// The words of options; `moetune list` tells what they mean.
-std::vector<std::string> device_words();  // without looking for devices
-std::vector<std::string> format_words();  // of export
-std::vector<std::string> model_words();   // without aliases
-std::vector<std::string> routing_words();
-std::vector<std::string> space_words();
-std::vector<std::string> suite_words();
-std::vector<std::string> variant_words();
-
-/// --arch, each architecture once: sm_90a of "sm_90,sm_90a". Exit::request for an unknown one.
-std::vector<std::string> arch_names(const std::vector<std::string>& given,
-                                    const std::vector<std::string>& otherwise = {});
-
 /// The options of one subcommand while it declares them. The variables must outlive the parsing.
 class OptionSet {
  public:

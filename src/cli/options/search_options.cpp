@@ -7,8 +7,10 @@
 #include <limits>
 #include <set>
 
+#include "base/embedded.h"
 #include "base/error.h"
 #include "base/text/units.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 
@@ -16,9 +18,11 @@ void declare(OptionSet& set, SearchOptions& options, const std::string& default_
   set.group("Candidates");
   const std::string otherwise = default_space.empty() ? "" : fmt::format(" [{}]", default_space);
   set.value("--space", options.space, "NAME|FILE",
-            "Values to try for each knob: a named space (moetune list spaces), or a file" + otherwise, space_words);
+            "Values to try for each knob: a named space (moetune list spaces), or a file" + otherwise,
+            [] { return embedded_names("configs/spaces/"); });
   set.list("--variant", options.variants, "LIST",
-           "Only these variants (moetune list variants), even if the space lacks them", variant_words);
+           "Only these variants (moetune list variants), even if the space lacks them",
+           [] { return mapped(Catalog().variants(), [](const VariantPtr& variant) { return variant->name; }); });
   set.list("--set", options.settings, "KNOB=LIST", "Other values to try for a knob, such as block_m=64,128");
   if (default_space.empty())
     set.value("--max-candidates", options.max_candidates, "N",

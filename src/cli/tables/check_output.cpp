@@ -18,22 +18,16 @@
 namespace moetune {
 namespace {
 
-void add_change(Json& json, const std::string& name, const Estimate& change) {
-  json[name] = rounded(change.value);
-  json[name + "_low"] = rounded(change.low);
-  json[name + "_high"] = rounded(change.high);
-}
-
 Json to_json(const CellFinding& finding, bool paired) {
   Json json = {{"cell", to_json(finding.cell)}};
   if (!finding.kernel.empty()) json["kernel"] = finding.kernel;
   json["finding"] = name(finding.finding), json["reason"] = finding.reason;
   if (finding.rounds == 0) return json;
   json["control"] = finding.control;
-  add_change(json, "change", finding.change);
+  json.update(estimate_json("change", finding.change));
   json["detectable"] = rounded(finding.detectable);
   if (!paired) {
-    add_change(json, "time_change", finding.time_change);
+    json.update(estimate_json("time_change", finding.time_change));
     json["by_ratio"] = name(finding.by_ratio);
     json["by_time"] = name(finding.by_time);
   }
@@ -47,7 +41,7 @@ Json to_json(const CellFinding& finding, bool paired) {
 
 Json to_json(const MeanFinding& mean) {
   Json json = {{"finding", name(mean.finding)}};
-  add_change(json, "change", mean.change);
+  json.update(estimate_json("change", mean.change));
   json.update({{"detectable", rounded(mean.detectable)}, {"cells", mean.cells}});
   return json;
 }
