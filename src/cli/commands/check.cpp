@@ -112,31 +112,22 @@ CheckRun begin_run(Undecided undecided) {
           .undecided = undecided};
 }
 
-void add_outputs(Files& files, const CheckOptions& options) {
+Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
+  Files files;
+  add_inputs(files, options.cells, cells);
+  if (options.update)
+    add_output(files, "TABLE", options.table, Content::table);
+  else
+    add_input(files, "TABLE", options.table);
+  add_input(files, "--against", options.against);
+  add_input(files, "--measured", options.device.measured);
   if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
   add_output(files, "--output", options.outputs.output, Content::check);
   add_output(files, "--junit", options.outputs.junit, Content::junit);
   add_output(files, "--markdown", options.outputs.markdown, Content::summary);
   add_output(files, "--benchmark", options.outputs.benchmark, Content::benchmark);
   add_output(files, "--history", options.history, Content::history);
-}
-
-Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
-  Files files;
-  add_inputs(files, options.cells, cells);
-  if (options.update)
-    add_output(files, "TABLE", options.table, Content::table);
-  else if (!options.table.empty())
-    add_input(files, "TABLE", options.table);
-  add_input(files, "--against", options.against);
-  add_input(files, "--measured", options.device.measured);
-  add_outputs(files, options);
   return files;
-}
-
-CheckOutputs annotated(CheckOutputs outputs) {
-  outputs.annotate = outputs.annotate || in_github_actions();
-  return outputs;
 }
 
 // Whether both sides are packs or exports.
@@ -284,10 +275,7 @@ Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
                         "make it with scripts/peers.py TABLE -o FILE");
   CheckRun run = begin_run(parse_undecided(options.inconclusive));
   const double threshold = parse_share(options.threshold, "--threshold");
-  Files files;
-  add_input(files, "--against", options.against);
-  add_outputs(files, options);
-  require_outputs(files);
+  require_outputs(files_of(options, {}));
   Peers before = read_peers(options.against);
   pick_peers(before, options);
   const Peers now = measured_peers(options.peers);
@@ -308,7 +296,7 @@ Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
                              .environment = {{"identity", now.environment}},
                              .other_environment = {{"identity", before.environment}},
                              .next = {}};
-  report(result, run, context, annotated(options.outputs), invocation.terminal);
+  report(result, run, context, options.outputs, invocation.terminal);
   keep_history(options, result, run, now.device, now.regime, invocation.terminal);
   return static_cast<Exit>(exit_code(result, run.undecided));
 }
@@ -367,7 +355,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
     const bool of_packs = races_packs(options) && exit_code(result) == static_cast<int>(Exit::no);
     if (result.fault.empty() && !options.update && !of_packs)
       context.next = advice(result, sides.request, invocation.argv, table.tool, commands_for(options, table.regime));
-    report(result, run, context, annotated(options.outputs), invocation.terminal);
+    report(result, run, context, options.outputs, invocation.terminal);
   };
   CheckResult result;
   try {

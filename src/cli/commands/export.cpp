@@ -67,13 +67,11 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
   }
   require_outputs(files);
   for (size_t i = 0; i < paths.size(); ++i) {
-    fs::path old;
     if (content_of(options.format) == Content::serving)
-      old = KeptFile(paths[i]).write(result.files[i].text);
+      write_kept(paths[i], result.files[i].text, terminal);
     else
       write_atomic(paths[i], result.files[i].text);
     tell(fmt::format("wrote {}\n", paths[i].string()));
-    if (!old.empty()) note(terminal, fmt::format("the older {} is kept as {}", paths[i].string(), old.string()));
   }
 }
 

@@ -99,8 +99,7 @@ Exit run_merge(MergeOptions options, const Invocation& invocation) {
     print(result.text);
     return Exit::yes;
   }
-  const std::filesystem::path old = KeptFile(options.output).write(result.text);
-  if (!old.empty()) note(invocation.terminal, fmt::format("the older {} is kept as {}", options.output, old.string()));
+  write_kept(options.output, result.text, invocation.terminal);
   print(fmt::format("{} in {}{}.\n", counted(result.cells, "cell"), options.output,
                     result.conflicts.empty() ? ""
                                              : fmt::format(", {} of them in conflict: the {} won",

@@ -363,38 +363,15 @@ TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, co
   }
 }
 
-// Makes the robust choices of the layers that were asked for, and writes the table with them. Returns the cells that
-// they are made from, with the choices.
-TunedTable add_choices(const TuneOptions& options, const Invocation& invocation, const ContestRequest& request,
-                       const std::optional<ServedRun>& served, const Whole& whole, const TunedTable& table,
-                       const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
-  TunedTable chosen = entries_of(whole_table(whole, table), cells_to_choose_for(whole));
+// Measures more of the cells in `table`, such as robust choices, and writes all with it.
+TunedTable add_to_table(const TuneOptions& options, const Invocation& invocation, const Whole& whole, TunedTable table,
+                        const std::string& next, const std::function<void(TunedTable&)>& measure) {
   try {
-    chosen.choices = choose_on(devices, chosen, request, options.quiet, invocation.terminal, stop);
-    if (served) choose_together(chosen.choices, shared_knobs(served->server));
+    measure(table);
   } catch (const Error& error) {
-    throw Error(error.exit(), error.what(),
-                "the winners are kept; make the choices with " + next_command(options, invocation, false));
-  }
-  KeptFile file(options.output);
-  file.take_over();
-  write_table(file, whole_table(whole, chosen));
-  return chosen;
-}
-
-// Measures up and down of the layers that were asked for as one, and writes the table with them.
-TunedTable add_layers(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request,
-                      const Whole& whole, TunedTable table, const std::vector<Backend*>& devices,
-                      const std::atomic<bool>& stop) {
-  const JournalContents journal = journal_beside(options);
-  ContestRequest contest;
-  measure_as_finals(contest, request);
-  contest.contenders = [&](const Entries& entries) { return fastest_candidates(*entries[0], journal); };
-  try {
-    table.layers = layers_on(devices, table, contest, options.quiet, invocation.terminal, stop);
-  } catch (const Error& error) {
-    throw Error(error.exit(), error.what(),
-                "the winners are kept; tune the layers with " + next_command(options, invocation, false));
+    throw Error(
+        error.exit(), error.what(),
+        fmt::format("the winners are kept; {} with {}", next, next_command(options, invocation, /*complete=*/false)));
   }
   KeptFile file(options.output);
   file.take_over();
@@ -483,10 +460,28 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
                        "make them again with --append --choose",
                        layer));
   if (served && chooses) choosing->contenders = served_contenders(*served, table, options);
-  TunedTable chosen =
-      chooses ? add_choices(options, invocation, *choosing, served, whole, table, devices, stop) : table;
+  const auto contest = [&](const char* what, const auto& measure) {
+    contest_on(devices, what, options.quiet, invocation.terminal, measure);
+  };
+  TunedTable chosen = table;
+  if (chooses)
+    chosen = add_to_table(options, invocation, whole, entries_of(whole_table(whole, table), cells_to_choose_for(whole)),
+                          "make the choices", [&](TunedTable& all) {
+                            contest("choosing", [&](Backend& device, const ContestListener& listener) {
+                              all.choices = measure_choices(all, device, *choosing, listener, stop);
+                            });
+                            if (served) choose_together(all.choices, shared_knobs(served->server));
+                          });
   if (asks_layers(options.cells) && !stop)
-    chosen = add_layers(options, invocation, request, whole, std::move(chosen), devices, stop);
+    chosen = add_to_table(options, invocation, whole, std::move(chosen), "tune the layers", [&](TunedTable& all) {
+      const JournalContents journal = journal_beside(options);
+      ContestRequest pairing;
+      measure_as_finals(pairing, request);
+      pairing.contenders = [&](const Entries& entries) { return fastest_candidates(*entries[0], journal); };
+      contest("pairing", [&](Backend& device, const ContestListener& listener) {
+        all.layers = measure_layers(all, device, pairing, listener, stop);
+      });
+    });
   complete = complete && !((choosing || asks_layers(options.cells)) && stop);
   if (served && !stop) return write_served(*served, chosen, options, invocation);
   print_results(options, invocation, entries_of(chosen, whole.asked), chosen, whole.asked.size(), complete);

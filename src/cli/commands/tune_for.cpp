@@ -450,9 +450,8 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
   for (const ExportedFile& file : written.files) {
     const fs::path path = run.folder / file.name;
     fs::create_directories(path.parent_path());
-    const fs::path old = KeptFile(path).write(file.text);
+    write_kept(path, file.text, invocation.terminal);
     tell(fmt::format("wrote {}\n", path.string()));
-    if (!old.empty()) note(invocation.terminal, fmt::format("the older {} is kept as {}", path.string(), old.string()));
   }
   for (const std::string& sentence : written.notes)  // the table shows what most of them say
     if (options.verbose || (!options.quiet && &sentence == &written.notes.back())) note(invocation.terminal, sentence);

@@ -243,6 +243,11 @@ void write_outputs(const std::vector<std::function<void()>>& writers) {
   if (first) throw Error(first->exit(), fmt::format("{}", fmt::join(told, "; ")), first->hint());
 }
 
+void write_kept(const fs::path& path, std::string_view text, const Terminal& terminal) {
+  if (const fs::path old = KeptFile(path).write(text); !old.empty())
+    note(terminal, fmt::format("the older {} is kept as {}", path.string(), old.string()));
+}
+
 std::string journal_file(const std::string& given, const std::string& table_file) {
   if (!given.empty()) return given;
   const std::string beside = table_file + ".journal.jsonl";

@@ -77,6 +77,9 @@ void output_to_standard_output(std::string& output, std::string& format);
 /// with the exit code and the hint of the first.
 void write_outputs(const std::vector<std::function<void()>>& writers);
 
+/// Writes the file. Other text that is there is kept under another name, which is noted.
+void write_kept(const std::filesystem::path& path, std::string_view text, const Terminal& terminal);
+
 /// `given`, else the file beside the table; empty where there is none.
 std::string journal_file(const std::string& given, const std::string& table_file);
 

@@ -179,13 +179,10 @@ std::string findings_text(const CheckResult& result, const Terminal& terminal, b
   return out + paragraph(sentence(result), columns) + cut_short(result.fault, one_line);
 }
 
-bool in_github_actions() {
-  const char* word = std::getenv("GITHUB_ACTIONS");
-  return word != nullptr && std::string_view(word) == "true";
-}
-
 void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
             const Terminal& terminal) {
+  const char* github = std::getenv("GITHUB_ACTIONS");
+  const bool annotate = outputs.annotate || (github && std::string_view(github) == "true");
   const std::string summary = heading(result, context) + markdown(result), json = pretty_json(to_json(result, context));
   write_outputs({[&] {
                    if (outputs.format == "json") print(json);
@@ -193,7 +190,7 @@ void report(const CheckResult& result, const CheckRun& run, const CheckContext& 
                    if (outputs.format == "text")
                      print(findings_text(result, terminal, outputs.verbose) +
                            (context.next.empty() ? "" : "\n" + context.next + "\n"));
-                   if (outputs.annotate) tell(annotations(result));
+                   if (annotate) tell(annotations(result));
                  },
                  [&] { write_named(outputs.output, json); },
                  [&] { write_named(outputs.junit, junit_xml(result, run)); },

@@ -32,13 +32,10 @@ struct CheckContext {
 std::string findings_text(const CheckResult& result, const Terminal& terminal, bool verbose);
 
 /// Writes everything that was asked for, standard output first: it needs no disk. An output that fails doesn't prevent
-/// the others; errors as of write_outputs. GITHUB_STEP_SUMMARY gets the Markdown; that it cannot be written is a
-/// warning.
+/// the others; errors as of write_outputs. In GitHub Actions findings are annotated too, and GITHUB_STEP_SUMMARY gets
+/// the Markdown; that it cannot be written is a warning.
 void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
             const Terminal& terminal);
-
-/// Whether GitHub Actions runs this program.
-bool in_github_actions();
 
 /// Command lines that look closer at the table that was checked.
 struct TableCommands {

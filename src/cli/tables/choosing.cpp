@@ -119,11 +119,8 @@ void measure_as_finals(ContestRequest& request, const TuneRequest& run) {
   request.end = end_of_budget(run.time_budget);
 }
 
-namespace {
-// Tells people what `measure` does, unless quiet.
-template <class Measure>
-auto measure_on(const std::vector<Backend*>& devices, std::string_view what, bool quiet, const Terminal& terminal,
-                const Measure& measure) {
+void contest_on(const std::vector<Backend*>& devices, std::string_view what, bool quiet, const Terminal& terminal,
+                const std::function<void(Backend&, const ContestListener&)>& measure) {
   ContestListener listener;
   if (!quiet) {
     listener.note = [&](const std::string& text) { note(terminal, text); };
@@ -139,23 +136,6 @@ auto measure_on(const std::vector<Backend*>& devices, std::string_view what, boo
       if (device + 1 == devices.size())
         throw machine_error(fmt::format("the device's worker failed: {}", fault.what()));
     }
-}
-}  // namespace
-
-std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
-                                    const ContestRequest& request, bool quiet, const Terminal& terminal,
-                                    const std::atomic<bool>& stop) {
-  return measure_on(devices, "choosing", quiet, terminal, [&](Backend& device, const ContestListener& listener) {
-    return measure_choices(table, device, request, listener, stop);
-  });
-}
-
-std::vector<TunedLayer> layers_on(const std::vector<Backend*>& devices, const TunedTable& table,
-                                  const ContestRequest& request, bool quiet, const Terminal& terminal,
-                                  const std::atomic<bool>& stop) {
-  return measure_on(devices, "pairing", quiet, terminal, [&](Backend& device, const ContestListener& listener) {
-    return measure_layers(table, device, request, listener, stop);
-  });
 }
 
 std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose) {

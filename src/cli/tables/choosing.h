@@ -27,16 +27,10 @@ void require_choice(const ContestRequest& request, const std::vector<Cell>& cell
 /// Takes the rounds, looks, waiting and blocks of the run's finals, and its end where it begins now.
 void measure_as_finals(ContestRequest& request, const TuneRequest& run);
 
-/// `choose`, telling people what it does unless `quiet`. A device that is lost leaves the work to the next; the last
-/// one's error is thrown.
-std::vector<RobustChoice> choose_on(const std::vector<Backend*>& devices, const TunedTable& table,
-                                    const ContestRequest& request, bool quiet, const Terminal& terminal,
-                                    const std::atomic<bool>& stop);
-
-/// measure_layers, in the same way.
-std::vector<TunedLayer> layers_on(const std::vector<Backend*>& devices, const TunedTable& table,
-                                  const ContestRequest& request, bool quiet, const Terminal& terminal,
-                                  const std::atomic<bool>& stop);
+/// Runs `measure` on a device, with a listener that tells people of each cell unless `quiet`; `what` is done there. A
+/// device that is lost leaves the work to the next; the last one's error is thrown.
+void contest_on(const std::vector<Backend*>& devices, std::string_view what, bool quiet, const Terminal& terminal,
+                const std::function<void(Backend&, const ContestListener&)>& measure);
 
 /// For each layer with choices two tables: the choices with the token counts that they serve, and in each cell the time
 /// and the regret of the choice, beside the default's regret and the largest. `verbose` adds all contenders' regrets.

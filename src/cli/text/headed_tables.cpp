@@ -14,10 +14,11 @@ constexpr int kRoutingColumns = 15;
 
 std::string seed_text(const Cell& cell) { return cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed); }
 
-void add_rows(Grid& grid, const Step& step, const Cell& cell) {
-  for (const ContenderTime& sum : step.sums) {
-    add_row(grid, cell, sum_row(step, sum));
-    if (&sum != step.sums.data()) grid.rows.back()[0] = grid.rows.back()[1] = "";  // told once
+// Rows of one cell, which the first names.
+void add_rows(Grid& grid, const Cell& cell, const std::vector<std::vector<std::string>>& rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    add_row(grid, cell, rows[i]);
+    if (i > 0) grid.rows.back()[0] = grid.rows.back()[1] = "";
   }
 }
 
@@ -100,15 +101,8 @@ std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose) {
       tables.push_back({{heading}, cell_grid({{"what ran"}, {"time", true}, {"speedup", true}})});
       tables.push_back({{heading}, cell_grid({{"part"}, {"its candidate in the fastest pair"}})});
     }
-    Grid &times = tables.rbegin()[1].grid, &winners = tables.back().grid;
-    const auto add = [&](Grid& grid, const std::vector<std::string>& row, bool first) {
-      add_row(grid, layer->up, row);
-      if (!first) grid.rows.back()[0] = grid.rows.back()[1] = "";  // told once
-    };
-    const auto rows = rows_of(*layer);
-    for (const auto& row : rows) add(times, row, &row == rows.data());
-    add(winners, {"up", candidate_of(layer->up)}, true);
-    add(winners, {"down", candidate_of(layer->down)}, false);
+    add_rows(tables.rbegin()[1].grid, layer->up, rows_of(*layer));
+    add_rows(tables.back().grid, layer->up, {{"up", candidate_of(layer->up)}, {"down", candidate_of(layer->down)}});
   }
   return tables;
 }
@@ -122,7 +116,8 @@ std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells) {
       const std::string speedup = fmt::format("speedup of {}", step.sums[0].contender);
       tables.push_back({{heading}, cell_grid({{"contender"}, {"six GEMMs", true}, {speedup, true}})});
     }
-    add_rows(tables.back().grid, step, cells[step.cells[0]].cell);
+    add_rows(tables.back().grid, cells[step.cells[0]].cell,
+             mapped(step.sums, [&](const ContenderTime& sum) { return sum_row(step, sum); }));
   }
   return tables;
 }

@@ -48,12 +48,16 @@ TunedTable fake_table() {
   return table;
 }
 
-TEST(ChooseOn, ALostDeviceLeavesTheWorkToTheNext) {
+TEST(ContestOn, ALostDeviceLeavesTheWorkToTheNext) {
   fake::FakeBackend lost, sound;
   lost.script.load = [](const Problem&) { throw machine_error("the device is gone"); };
   const std::atomic<bool> stop{false};
   const auto on = [&](const std::vector<Backend*>& devices) {
-    return choose_on(devices, fake_table(), {.rounds = 5}, true, {}, stop).size();
+    size_t choices = 0;
+    contest_on(devices, "choosing", true, {}, [&](Backend& device, const ContestListener& listener) {
+      choices = measure_choices(fake_table(), device, {.rounds = 5}, listener, stop).size();
+    });
+    return choices;
   };
   EXPECT_EQ(on({&lost, &sound}), 1u);
   EXPECT_EQ(sound.loads, 2);
