@@ -31,11 +31,6 @@ struct BenchOptions {
   bool hot = false, in_process = false, quiet = false, verbose = false;
 };
 
-void fail(BenchResult& result, Status status, const std::string& reason) {
-  result.status = status;
-  result.reason = reason;
-}
-
 // A failed launch ends the CUDA context of its process. A worker is then replaced; this process cannot be.
 void require_context(const BenchOptions& options, Status status, const std::string& contender, const std::string& why) {
   if (options.in_process && status == Status::launch_error)
@@ -44,40 +39,40 @@ void require_context(const BenchOptions& options, Status status, const std::stri
 }
 
 // Compiles and verifies: a time counts only with a right result on that very problem.
-void prove(BenchResult& result, const Shape& shape, Backend& backend, const BenchOptions& options) {
+void prove(EntrantResult& result, const Shape& shape, Backend& backend, const BenchOptions& options) {
   const Contender& contender = result.entrant.contender;
   if (contender.baseline.empty()) {
     if (const auto reason = cannot_run(contender.candidate, shape, backend.device()))
-      return fail(result, Status::illegal, *reason);
+      return result.fail(Status::illegal, *reason);
     const CompileResult compiled = backend.compile(shape, std::span(&contender.candidate, 1)).at(0);
-    if (compiled.status != Status::ok) return fail(result, compiled.status, compiled.reason);
+    if (compiled.status != Status::ok) return result.fail(compiled.status, compiled.reason);
   }
   try {
     result.verdict = backend.verify(contender);
-    if (!result.verdict.ok) fail(result, Status::wrong_result, result.verdict.reason);
+    if (!result.verdict.ok) result.fail(Status::wrong_result, result.verdict.reason);
   } catch (const CandidateFault& fault) {
     require_context(options, fault.status, text(contender), fault.what());
-    fail(result, fault.status, fault.what());
+    result.fail(fault.status, fault.what());
   } catch (const OutOfMemory& error) {  // a worker reports it as a fault
-    fail(result, Status::launch_error, fmt::format("out of memory: {}", error.what()));
+    result.fail(Status::launch_error, fmt::format("out of memory: {}", error.what()));
   }
 }
 
 // Times those that are right, in interleaved rounds; one that fails leaves, and the others begin again.
-void time_results(std::vector<BenchResult>& results, Backend& backend, int rounds, const SampleRequest& request,
+void time_results(std::vector<EntrantResult>& results, Backend& backend, int rounds, const SampleRequest& request,
                   const BenchOptions& options) {
   for (;;) {
-    std::vector<BenchResult*> running;
+    std::vector<EntrantResult*> running;
     std::vector<Contender> contenders;
-    for (BenchResult& result : results)
+    for (EntrantResult& result : results)
       if (result.status == Status::ok) running.push_back(&result), contenders.push_back(result.entrant.contender);
     if (running.empty()) return;
     try {
       const Rounds measured = measure_rounds(backend, contenders, rounds, request);
       const auto is_baseline = [](const Contender& contender) { return !contender.baseline.empty(); };
       const auto baseline = static_cast<size_t>(std::ranges::find_if(contenders, is_baseline) - contenders.begin());
-      const auto winner =
-          std::ranges::find_if(running, [](const BenchResult* result) { return has_role(result->entrant, "winner"); });
+      const auto winner = std::ranges::find_if(
+          running, [](const EntrantResult* result) { return has_role(result->entrant, "winner"); });
       for (size_t i = 0; i < running.size(); ++i) {
         running[i]->measurement = summarise(measured.blocks[i]);
         if (winner != running.end())
@@ -89,14 +84,14 @@ void time_results(std::vector<BenchResult>& results, Backend& backend, int round
       return;
     } catch (const ContenderFault& fault) {
       require_context(options, fault.status, text(contenders[fault.contender]), fault.what());
-      fail(*running[fault.contender], fault.status, fault.what());
+      running[fault.contender]->fail(fault.status, fault.what());
     }
   }
 }
 
-std::vector<BenchResult> bench_cell(CellWork work, const SearchSpace& usual, Backend& backend, int rounds,
-                                    const SampleRequest& request, const BenchOptions& options,
-                                    const std::function<void(const std::string&)>& say) {
+std::vector<EntrantResult> bench_cell(CellWork work, const SearchSpace& usual, Backend& backend, int rounds,
+                                      const SampleRequest& request, const BenchOptions& options,
+                                      const std::function<void(const std::string&)>& say) {
   const Problem problem = make_problem(work.cell);
   complete_entrants(work, problem, backend.device());
   add_entrant(work, "default", {.baseline = "", .candidate = default_candidate(usual, problem, backend.device())});
@@ -104,7 +99,7 @@ std::vector<BenchResult> bench_cell(CellWork work, const SearchSpace& usual, Bac
     add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
   name_entrants(work, usual, problem, backend.device());
   const Product product = product_of(problem);
-  std::vector<BenchResult> results;
+  std::vector<EntrantResult> results;
   for (const Entrant& entrant : work.entrants) {
     results.push_back({.cell = work.cell, .entrant = entrant});
     results.back().flops = flops(product);
@@ -113,11 +108,11 @@ std::vector<BenchResult> bench_cell(CellWork work, const SearchSpace& usual, Bac
   try {
     backend.load(problem);
   } catch (const OutOfMemory& error) {
-    for (BenchResult& result : results) fail(result, Status::launch_error, error.what()), result.no_memory = true;
+    for (EntrantResult& result : results) result.fail(Status::launch_error, error.what()), result.no_memory = true;
     return results;
   }
-  for (BenchResult& result : results) prove(result, work.cell.shape, backend, options);
-  std::erase_if(results, [&](const BenchResult& result) {  // baselines that cannot multiply this problem
+  for (EntrantResult& result : results) prove(result, work.cell.shape, backend, options);
+  std::erase_if(results, [&](const EntrantResult& result) {  // baselines that cannot multiply this problem
     const bool lacking = !result.entrant.contender.baseline.empty() && result.status == Status::illegal;
     if (lacking) say(fmt::format("the baseline {} is left out: {}", result.entrant.name, result.reason));
     return lacking;
@@ -127,14 +122,14 @@ std::vector<BenchResult> bench_cell(CellWork work, const SearchSpace& usual, Bac
 }
 
 // The times of other libraries in this cell. They are of another run: no rounds pair with ours.
-void add_peers(const Peers& peers, std::vector<BenchResult>& results) {
+void add_peers(const Peers& peers, std::vector<EntrantResult>& results) {
   if (results.empty()) return;
   double baseline = 0;
-  for (const BenchResult& result : results)
+  for (const EntrantResult& result : results)
     if (baseline <= 0 && result.entrant.role == "baseline" && result.status == Status::ok)
       baseline = result.measurement.time.value;
   for (const PeerTime& peer : peers.of(id(results.front().cell))) {
-    BenchResult result = results.front();
+    EntrantResult result = results.front();
     result.entrant.role = "peer", result.entrant.contender.baseline = peer.peer;
     result.entrant.name = peer.peer + " (peer)";
     result.status = Status::ok;
@@ -146,7 +141,7 @@ void add_peers(const Peers& peers, std::vector<BenchResult>& results) {
 }
 
 // Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
-void report(const std::vector<BenchResult>& results, const std::string& cells, const std::string& fault,
+void report(const std::vector<EntrantResult>& results, const std::string& cells, const std::string& fault,
             const BenchOptions& options, const Catalog& catalog, const Invocation& invocation, Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
   Json json = {{"schema", "moetune.bench/1"},
@@ -156,7 +151,7 @@ void report(const std::vector<BenchResult>& results, const std::string& cells, c
                {"hot", options.hot},
                {"regime", options.regime},
                {"points", Json::array()}};
-  for (const BenchResult& result : results) json["points"].push_back(to_json(result));
+  for (const EntrantResult& result : results) json["points"].push_back(to_json(result));
   if (Json steps = steps_json(cell_times(results)); !steps.empty()) json["training_steps"] = std::move(steps);
   for (const Comparison& one : comparisons(results)) json["comparisons"].push_back(to_json(one));
   if (!fault.empty()) json["fault"] = fault;
@@ -164,7 +159,7 @@ void report(const std::vector<BenchResult>& results, const std::string& cells, c
   std::string written;
   write_outputs({[&] {
                    if (format == Format::json) print(pretty_json(json));
-                   if (format == Format::csv) print(csv(results));
+                   if (format == Format::csv) print(bench_csv(results));
                    if (format == Format::text || format == Format::markdown)
                      print(bench_text(results, format, invocation.terminal, options.verbose));
                    if (format == Format::markdown) print(cut_short(fault));
@@ -213,7 +208,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
 
   const SampleRequest sample{.hot = options.hot, .regime = regime};
   const SearchSpace usual = usual_space(catalog);
-  std::vector<BenchResult> results;
+  std::vector<EntrantResult> results;
   size_t done = 0;
   const auto report_so_far = [&](const std::string& fault) {
     report(results, cells_done(done, work.size()), fault, options, catalog, invocation, *backend);
@@ -224,9 +219,9 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   try {
     for (; done < work.size() && !stop; ++done) {
       if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
-      std::vector<BenchResult> measured = bench_cell(work[done], usual, *backend, rounds, sample, options, say);
+      std::vector<EntrantResult> measured = bench_cell(work[done], usual, *backend, rounds, sample, options, say);
       add_peers(peers, measured);
-      for (BenchResult& result : measured) results.push_back(std::move(result));
+      for (EntrantResult& result : measured) results.push_back(std::move(result));
     }
   } catch (const std::exception& error) {
     if (done > 0) keep_in_spite(invocation.terminal, [&] { report_so_far(error.what()); });
@@ -237,7 +232,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   if (!whole) return Exit::interrupted;
   if (failures(results) == 0) return Exit::yes;
   // A problem that this machine can't hold says nothing about its contenders.
-  const auto failed = [](const BenchResult& result) { return result.status != Status::ok && !result.no_memory; };
+  const auto failed = [](const EntrantResult& result) { return result.status != Status::ok && !result.no_memory; };
   return std::ranges::any_of(results, failed) ? Exit::no : Exit::machine;
 }
 

@@ -41,38 +41,37 @@ CandidateSource source_of(const VerifyOptions& options, const DeviceInfo& device
 }
 
 // One compiled candidate; after a good verdict it is launched again for `seconds`.
-void verify_one(VerifyResult& finding, double seconds, Backend& backend) {
+void verify_one(EntrantResult& finding, double seconds, Backend& backend) {
   const Contender& contender = finding.entrant.contender;
   try {
     finding.verdict = backend.verify(contender);
-    if (!finding.verdict.ok) finding.status = Status::wrong_result, finding.reason = finding.verdict.reason;
+    if (!finding.verdict.ok) finding.fail(Status::wrong_result, finding.verdict.reason);
     if (finding.status != Status::ok || seconds <= 0) return;
     finding.repetition = Repetition{};
     finding.repetition = backend.repeat(contender, seconds);
     if (const Repetition& r = *finding.repetition; r.different > 0)
-      finding.status = Status::wrong_result,
-      finding.reason =
-          fmt::format("{} of {} launches gave another result than the first: {}", r.different, r.launches, r.reason);
+      finding.fail(Status::wrong_result, fmt::format("{} of {} launches gave another result than the first: {}",
+                                                     r.different, r.launches, r.reason));
   } catch (const CandidateFault& fault) {
-    finding.status = fault.status, finding.reason = fault.what();
+    finding.fail(fault.status, fault.what());
   }
 }
 
 // Adds what was found about each entrant of a cell, one by one; `failed` hears of failures as they come. Launches are
 // repeated for `seconds` in all. False where a signal left some out.
 bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend, double seconds,
-                 const std::atomic<bool>& stop, const std::function<void(const VerifyResult&)>& failed,
+                 const std::atomic<bool>& stop, const std::function<void(const EntrantResult&)>& failed,
                  Verdicts& verdicts) {
-  const auto add = [&](VerifyResult finding) {
+  const auto add = [&](EntrantResult finding) {
     if (is_failed(finding)) failed(finding);
     if (is_pruned(finding)) ++verdicts.pruned[finding.reason.substr(0, finding.reason.find(':'))];
     verdicts.findings.push_back(std::move(finding));
   };
-  std::vector<VerifyResult> compilable;
+  std::vector<EntrantResult> compilable;
   for (const Entrant& entrant : work.entrants) {
-    VerifyResult finding{.cell = work.cell, .entrant = entrant};
+    EntrantResult finding{.cell = work.cell, .entrant = entrant};
     if (const auto reason = cannot_run(entrant.contender.candidate, problem.shape, backend.device())) {
-      finding.status = Status::illegal, finding.reason = *reason;
+      finding.fail(Status::illegal, *reason);
       add(std::move(finding));
     } else {
       compilable.push_back(std::move(finding));
@@ -80,12 +79,12 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
   }
   size_t done = 0;
   for (size_t begin = 0; begin < compilable.size() && !stop; begin += kCompileBatch) {
-    const std::span<VerifyResult> batch =
+    const std::span<EntrantResult> batch =
         std::span(compilable).subspan(begin, std::min(kCompileBatch, compilable.size() - begin));
-    const auto candidate_of = [](const VerifyResult& finding) { return finding.entrant.contender.candidate; };
+    const auto candidate_of = [](const EntrantResult& finding) { return finding.entrant.contender.candidate; };
     const std::vector<CompileResult> compiled = backend.compile(problem.shape, mapped(batch, candidate_of));
     for (size_t i = 0; i < batch.size() && !stop; ++i) {
-      VerifyResult& finding = batch[i];
+      EntrantResult& finding = batch[i];
       finding.status = compiled[i].status, finding.reason = compiled[i].reason;
       if (finding.status == Status::ok) verify_one(finding, seconds / static_cast<double>(compilable.size()), backend);
       add(std::move(finding));
@@ -113,7 +112,7 @@ Json document(const Verdicts& verdicts, const VerifyOptions& options, const Invo
   Json json = {{"schema", "moetune.verify/1"},        {"tool", tool_json(invocation.argv)},
                {"device", to_json(backend.device())}, {"environment", backend.environment()},
                {"pruned", Json(verdicts.pruned)},     {"points", Json::array()}};
-  for (const VerifyResult& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
+  for (const EntrantResult& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
   if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
   return json;
 }
@@ -124,7 +123,7 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
   const Format format = parse_format(options.format, kFormats);
   write_outputs({[&] {
                    print(format == Format::json  ? pretty_json(json)
-                         : format == Format::csv ? csv(verdicts.findings)
+                         : format == Format::csv ? verdicts_csv(verdicts.findings)
                          : format == Format::text
                              ? summary(verdicts, options.device, invocation.terminal, options.verbose)
                              : markdown(verdicts, options.verbose));
@@ -161,7 +160,7 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   std::shared_ptr<const Enumeration> before;  // the verdicts have its pruned candidates
   Verdicts verdicts;
   verdicts.asked = work.size();
-  const auto failed = [&](const VerifyResult& finding) {
+  const auto failed = [&](const EntrantResult& finding) {
     if (!options.quiet)
       warn(invocation.terminal,
            fmt::format("{}: {}: {}", name(finding.status), finding.reason, again(finding, options.device)));
@@ -200,9 +199,9 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   report(verdicts, options, invocation, *backend);
   if (!verdicts.whole()) return Exit::interrupted;
   // A problem that this machine can't hold says nothing about what is right.
-  const auto wrong = [](const VerifyResult& finding) { return is_failed(finding) && !finding.no_memory; };
+  const auto wrong = [](const EntrantResult& finding) { return is_failed(finding) && !finding.no_memory; };
   if (std::ranges::any_of(verdicts.findings, wrong)) return Exit::no;
-  return std::ranges::any_of(verdicts.findings, &VerifyResult::no_memory) ? Exit::machine : Exit::yes;
+  return std::ranges::any_of(verdicts.findings, &EntrantResult::no_memory) ? Exit::machine : Exit::yes;
 }
 
 void declare_verify(OptionSet& set, VerifyOptions& options) {

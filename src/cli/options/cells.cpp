@@ -303,10 +303,6 @@ Words routing_words() {
 
 std::span<const CellOption> cell_options() { return kOptions; }
 
-std::string gated_word(const Fusion& fusion) {
-  return fusion.silu ? "silu" : fusion.gelu ? "gelu" : fusion.gpt_oss ? "gpt-oss" : "";
-}
-
 std::string typed_name(const CellOption& option) {
   std::string name = fmt::format("--{}", option.name);
   std::ranges::replace(name, '_', '-');
@@ -480,37 +476,6 @@ std::vector<std::string> model_notes(const CellOptions& options) {
                                   fmt::join(words, ", ")));
   }
   return notes;
-}
-
-std::vector<std::string> cell_arguments(const Cell& cell) {
-  const Layer& layer = cell.shape.layer;
-  const bool up = layer.projection == Projection::up;  // tp divides the side that comes from the intermediate width
-  std::vector<std::string> arguments;
-  const auto add = [&](const std::string& option, const std::string& value, std::string_view usual = {}) {
-    if (value != usual) arguments.insert(arguments.end(), {option, value});
-  };
-  add("--experts", std::to_string(layer.experts));
-  add("--top-k", std::to_string(layer.top_k));
-  add("--n", std::to_string(up ? layer.n * layer.tp : layer.n));
-  add("--k", std::to_string(up ? layer.k : layer.k * layer.tp));
-  add("--projection", std::string(name(layer.projection)), name(Projection::up));
-  add("--op", std::string(name(cell.shape.op)), name(Op::fwd));
-  add("--dtype", std::string(name(layer.dtype)));
-  if (is_quantised(layer.dtype)) {
-    add("--scales", std::string(name(layer.scales)));
-    add("--out-dtype", std::string(name(layer.out_dtype)), name(Dtype::bf16));
-    if (layer.fast_sums) arguments.emplace_back("--fast-sums");
-  }
-  add("--zero-experts", std::to_string(layer.zero_experts), "0");
-  add("--gated", gated_word(cell.shape.fusion), "");
-  add("--tp", std::to_string(layer.tp), "1");
-  add("--ep", std::to_string(layer.ep), "1");
-  add("--tokens", std::to_string(cell.tokens));
-  add("--routing", text(cell.routing));
-  add("--seed", std::to_string(cell.seed), "0");
-  for (const CellOption& one : kOptions)
-    if (one.flag && cell.shape.fusion.*one.flag) arguments.push_back(typed_name(one));
-  return arguments;
 }
 
 void require_problems(const std::vector<Cell>& cells) {

@@ -61,9 +61,6 @@ std::vector<std::string> routing_words();  // that --routing takes
 /// "--top-k".
 std::string typed_name(const CellOption& option);
 
-/// The activation of a cell as --gated has it; empty without one.
-std::string gated_word(const Fusion& fusion);
-
 /// One product of lists of a suite, and where in its file it stands.
 struct SuitePart {
   std::string where;

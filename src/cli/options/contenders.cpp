@@ -44,6 +44,10 @@ void name_entrants(CellWork& work, const SearchSpace& usual, const Problem& prob
         contender.baseline.empty() ? short_text(contender.candidate, &fallback, problem, device) : contender.baseline;
 }
 
+std::string reason_of(const EntrantResult& result) {
+  return fmt::format("{}, {}: {}: {}", id(result.cell), result.entrant.name, name(result.status), result.reason);
+}
+
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
                                 const Terminal& terminal) {
   const std::vector<Candidate> candidates = parse_candidates(contenders.candidates, catalog);

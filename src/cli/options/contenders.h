@@ -1,5 +1,6 @@
 // What `bench` and `verify` run in each cell: candidates by name, a table's winners, a space, the default.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,26 @@ struct Entrant {
   Contender contender;
   std::string name = {};  // in short, for people: see name_entrants
 };
+
+/// What `bench` or `verify` found about an entrant: its verdict, times and repetitions, or why it has none.
+struct EntrantResult {
+  Cell cell;
+  Entrant entrant;
+  Status status = Status::ok;
+  std::string reason = {};
+  bool no_memory = false;  // the machine has too little for the problem
+  Verdict verdict = {};
+  std::optional<Repetition> repetition = {};  // where asked for, and the verdict is good
+  Measurement measurement = {};
+  Estimate versus = {};                    // time of the first baseline over this one's: above 1, this one is faster
+  std::optional<Estimate> of_winner = {};  // its time over the winner's, of the same rounds
+  double flops = 0, bytes = 0;
+
+  void fail(Status fault, const std::string& why) { status = fault, reason = why; }
+};
+
+/// "CELL, CONTENDER: wrong_result: REASON".
+std::string reason_of(const EntrantResult& result);
 
 struct CellWork {
   Cell cell;

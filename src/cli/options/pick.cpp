@@ -1,10 +1,11 @@
-// One criterion an option.
+// Cells by the options that make them: one criterion an option.
 #include "cli/options/contenders.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -45,7 +46,10 @@ Words words_of(const Cell& cell, std::string_view option) {
     if (all.name == "trace") all.layer.clear();
     return {text(cell.routing), text(all)};
   }
-  if (option == "gated") return {gated_word(cell.shape.fusion)};
+  if (option == "gated") {
+    const Fusion& fusion = cell.shape.fusion;
+    return {fusion.silu ? "silu" : fusion.gelu ? "gelu" : fusion.gpt_oss ? "gpt-oss" : ""};
+  }
   Fields fields;
   add_cell(fields, cell);
   const std::string& word = std::ranges::find(fields, option, &Fields::value_type::first)->second;
@@ -127,6 +131,25 @@ Error nothing_left(const TunedTable& table, const std::string& file, const std::
 }
 
 }  // namespace
+
+std::vector<std::string> cell_arguments(const Cell& cell) {
+  static const std::map<std::string_view, std::string> usual = {
+      {"projection", "up"}, {"op", "fwd"}, {"out_dtype", "bf16"}, {"zero_experts", "0"},
+      {"gated", ""},        {"tp", "1"},   {"ep", "1"},           {"seed", "0"}};
+  std::set<std::string_view> untold = {"model", "hidden", "intermediate"};  // the other sizes tell these
+  if (!is_quantised(cell.shape.layer.dtype)) untold.insert({"scales", "out_dtype"});
+  Words arguments;
+  for (const CellOption& one : cell_options()) {
+    if (untold.contains(one.name)) continue;
+    const Words words = words_of(cell, one.name);
+    if (one.flag || one.on) {
+      if (words.back() == "true") arguments.push_back(typed_name(one));
+    } else if (const auto known = usual.find(one.name); known == usual.end() || known->second != words.front()) {
+      arguments.insert(arguments.end(), {typed_name(one), words.front()});
+    }
+  }
+  return arguments;
+}
 
 void pick_entries(TunedTable& table, const std::string& file, const CellOptions& options) {
   if (table.entries.empty()) throw request_error(fmt::format("{}: the table has no entries", file));

@@ -14,20 +14,20 @@ namespace moetune {
 namespace {
 
 // The first baseline of the cell whose results begin here: times are compared with its.
-std::string baseline_of(const std::vector<BenchResult>& results, size_t first) {
+std::string baseline_of(const std::vector<EntrantResult>& results, size_t first) {
   for (size_t i = first; i < results.size() && results[i].cell == results[first].cell; ++i)
     if (results[i].status == Status::ok && results[i].entrant.role == "baseline") return results[i].entrant.name;
   return "baseline";
 }
 
-std::string versus_text(const BenchResult& result, bool verbose) {
+std::string versus_text(const EntrantResult& result, bool verbose) {
   const Estimate& versus = result.versus;
   if (versus.value <= 0) return "?";
   if (result.entrant.role == "peer") return factor_text(versus.value);
   return verbose ? factor_text(versus) : ratio_text(versus);
 }
 
-std::string name_of(const BenchResult& result, bool verbose) {
+std::string name_of(const EntrantResult& result, bool verbose) {
   const auto& [role, contender, name] = result.entrant;
   if (verbose) return text(contender);
   return role.find("winner") == std::string::npos ? name : "winner: " + name;
@@ -41,7 +41,7 @@ Grid empty_grid(const std::string& baseline, bool verbose) {
   return grid;
 }
 
-std::vector<std::string> row_of(const BenchResult& result, bool verbose) {
+std::vector<std::string> row_of(const EntrantResult& result, bool verbose) {
   std::vector<std::string> row = {name_of(result, verbose)};
   if (verbose) row.insert(row.begin(), result.entrant.role);
   if (result.status != Status::ok) {
@@ -66,7 +66,7 @@ std::vector<std::string> names_in_sums(const Entrant& entrant) {
 }
 
 // `step`: what the result's cell is part of, or null.
-Fields fields_of(const BenchResult& result, const Step* step) {
+Fields fields_of(const EntrantResult& result, const Step* step) {
   const bool ok = result.status == Status::ok;
   const double seconds = result.measurement.time.value;
   const Estimate& versus = result.versus;
@@ -99,7 +99,7 @@ bool has_role(const Entrant& entrant, std::string_view role) {
   return std::ranges::find(roles, role) != roles.end();
 }
 
-Json to_json(const BenchResult& result) {
+Json to_json(const EntrantResult& result) {
   Json json = {{"cell", to_json(result.cell)},
                {"role", result.entrant.role},
                {"contender", to_json(result.entrant.contender)},
@@ -115,9 +115,9 @@ Json to_json(const BenchResult& result) {
   return json;
 }
 
-std::vector<CellTimes> cell_times(const std::vector<BenchResult>& results) {
+std::vector<CellTimes> cell_times(const std::vector<EntrantResult>& results) {
   std::vector<CellTimes> cells;
-  for (const BenchResult& result : results) {
+  for (const EntrantResult& result : results) {
     if (cells.empty() || cells.back().cell != result.cell) cells.push_back({.cell = result.cell, .times = {}});
     if (result.status != Status::ok) continue;
     for (const std::string& name : names_in_sums(result.entrant))
@@ -126,27 +126,27 @@ std::vector<CellTimes> cell_times(const std::vector<BenchResult>& results) {
   return cells;
 }
 
-std::vector<Comparison> comparisons(const std::vector<BenchResult>& results) {
+std::vector<Comparison> comparisons(const std::vector<EntrantResult>& results) {
   std::vector<CellSpeedups> cells;
   for (size_t i = 0; i < results.size();) {
     CellSpeedups one{.cell = results[i].cell, .factors = {}};
     double winner = 0;
-    std::vector<const BenchResult*> others;
+    std::vector<const EntrantResult*> others;
     for (; i < results.size() && results[i].cell == one.cell; ++i) {
-      const BenchResult& result = results[i];
+      const EntrantResult& result = results[i];
       if (result.status != Status::ok) continue;
       if (has_role(result.entrant, "winner")) winner = result.measurement.time.value;
       if (has_role(result.entrant, "baseline") || has_role(result.entrant, "peer")) others.push_back(&result);
     }
     if (!(winner > 0) || others.empty()) continue;
-    for (const BenchResult* other : others)
+    for (const EntrantResult* other : others)
       one.factors.emplace_back(other->entrant.name, other->measurement.time.value / winner);
     cells.push_back(std::move(one));
   }
   return cells.size() < 2 ? std::vector<Comparison>{} : compare(cells);
 }
 
-std::string csv(const std::vector<BenchResult>& results) {
+std::string bench_csv(const std::vector<EntrantResult>& results) {
   const std::vector<Step> steps = training_steps(cell_times(results));
   std::vector<Fields> rows;
   size_t cell = 0;
@@ -157,23 +157,22 @@ std::string csv(const std::vector<BenchResult>& results) {
   return csv_text(fields_of({}, nullptr), rows);
 }
 
-int64_t failures(const std::vector<BenchResult>& results) {
-  return std::ranges::count_if(results, [](const BenchResult& result) { return result.status != Status::ok; });
+int64_t failures(const std::vector<EntrantResult>& results) {
+  return std::ranges::count_if(results, [](const EntrantResult& result) { return result.status != Status::ok; });
 }
 
-std::string bench_text(const std::vector<BenchResult>& results, Format format, const Terminal& terminal, bool verbose) {
+std::string bench_text(const std::vector<EntrantResult>& results, Format format, const Terminal& terminal,
+                       bool verbose) {
   std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
   for (size_t i = 0; i < results.size(); ++i) {
-    const BenchResult& result = results[i];
+    const EntrantResult& result = results[i];
     if (i == 0 || results[i - 1].cell != result.cell)
       tables.push_back({cell_heading(result.cell), empty_grid(baseline_of(results, i), verbose)});
     Grid& grid = tables.back().grid;
     grid.rows.push_back(row_of(result, verbose));
     grid.rows.back().resize(grid.columns.size());
-    if (result.status != Status::ok)
-      reasons.push_back(
-          fmt::format("{}, {}: {}: {}", id(result.cell), result.entrant.name, name(result.status), result.reason));
+    if (result.status != Status::ok) reasons.push_back(reason_of(result));
   }
   std::ranges::move(step_tables(cell_times(results)), std::back_inserter(tables));
   if (const auto compared = comparisons(results); !compared.empty())

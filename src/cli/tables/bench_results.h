@@ -1,6 +1,5 @@
 // What `bench` measured, and the words for it. Runs nothing.
 #pragma once
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,43 +11,30 @@
 
 namespace moetune {
 
-/// One contender in one cell: its verdict and times, or why it has none.
-struct BenchResult {
-  Cell cell;
-  Entrant entrant;
-  Status status = Status::ok;
-  std::string reason = {};
-  bool no_memory = false;  // the machine has too little for the problem
-  Verdict verdict = {};
-  Measurement measurement = {};
-  Estimate versus = {};                    // time of the first baseline over this one's: above 1, this one is faster
-  std::optional<Estimate> of_winner = {};  // its time over the winner's, of the same rounds
-  double flops = 0, bytes = 0;
-};
-
-Json to_json(const BenchResult& result);
+Json to_json(const EntrantResult& result);
 
 /// Whether the entrant has this role, maybe among others.
 bool has_role(const Entrant& entrant, std::string_view role);
 
 /// The times of each cell: a table's winners as "winners", the default as "default", the others by their names. Results
 /// of a cell follow each other.
-std::vector<CellTimes> cell_times(const std::vector<BenchResult>& results);
+std::vector<CellTimes> cell_times(const std::vector<EntrantResult>& results);
 
 /// One row per result for spreadsheets, with the contender's sum over the six cells of a training step where there is
 /// one.
-std::string csv(const std::vector<BenchResult>& results);
+std::string bench_csv(const std::vector<EntrantResult>& results);
 
 /// How many results failed.
-int64_t failures(const std::vector<BenchResult>& results);
+int64_t failures(const std::vector<EntrantResult>& results);
 
 /// The winners beside the baselines and other libraries of the same cells; nothing where fewer than two cells have
 /// both.
-std::vector<Comparison> comparisons(const std::vector<BenchResult>& results);
+std::vector<Comparison> comparisons(const std::vector<EntrantResult>& results);
 
 /// For people: a table per cell, contenders in short, and the reasons of failures below. `verbose` tells all knobs,
 /// roles, intervals and rates. What training steps take and how winners compare comes last. Results of a cell follow
 /// each other.
-std::string bench_text(const std::vector<BenchResult>& results, Format format, const Terminal& terminal, bool verbose);
+std::string bench_text(const std::vector<EntrantResult>& results, Format format, const Terminal& terminal,
+                       bool verbose);
 
 }  // namespace moetune

@@ -17,32 +17,32 @@ namespace {
 constexpr const char* kRepeatFor = "1m";
 constexpr size_t kFew = 20;  // findings that are told one by one even where all are right
 
-std::vector<VerifyResult> failures(const Verdicts& verdicts) {
-  std::vector<VerifyResult> failed;
+std::vector<EntrantResult> failures(const Verdicts& verdicts) {
+  std::vector<EntrantResult> failed;
   std::copy_if(verdicts.findings.begin(), verdicts.findings.end(), std::back_inserter(failed), is_failed);
   return failed;
 }
 
 // "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result; interrupted."
-std::string answer(const Verdicts& verdicts, const std::vector<VerifyResult>& failed) {
+std::string answer(const Verdicts& verdicts, const std::vector<EntrantResult>& failed) {
   const int64_t pruned = std::count_if(verdicts.findings.begin(), verdicts.findings.end(), is_pruned);
   const int64_t ran = static_cast<int64_t>(verdicts.findings.size()) - pruned;
   std::string sentence = fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
                                      counted(ran, "candidate"), cells_done(verdicts.cells, verdicts.asked));
   if (pruned > 0) sentence += fmt::format(", {} pruned when compiled", pruned);
   int64_t launches = 0, same = 0;
-  for (const VerifyResult& finding : verdicts.findings)
+  for (const EntrantResult& finding : verdicts.findings)
     if (const auto& r = finding.repetition) launches += r->launches, same += r->launches - r->different;
   if (launches > 0) sentence += fmt::format(", {} of {} more launches gave the same bits", same, launches);
   std::map<Status, int64_t> by_status;
-  for (const VerifyResult& finding : failed) ++by_status[finding.status];
+  for (const EntrantResult& finding : failed) ++by_status[finding.status];
   const auto told = [](const auto& one) { return fmt::format("{} {}", one.second, name(one.first)); };
   if (!failed.empty()) sentence += fmt::format("; failed: {}", fmt::join(mapped(by_status, told), ", "));
   if (!verdicts.whole()) sentence += verdicts.fault.empty() ? "; interrupted" : "; cut short: " + verdicts.fault;
   return sentence + ".";
 }
 
-std::vector<std::string> row_of(const VerifyResult& finding, bool verbose) {
+std::vector<std::string> verdict_row(const EntrantResult& finding, bool verbose) {
   const Verdict& verdict = finding.verdict;
   const bool ran = verdict.elements > 0;
   return {verbose ? text(finding.entrant.contender.candidate) : finding.entrant.name,
@@ -54,31 +54,27 @@ std::vector<std::string> row_of(const VerifyResult& finding, bool verbose) {
 }
 
 // A table a cell. Findings of a cell follow each other.
-std::vector<HeadedTable> tables_of(const std::vector<VerifyResult>& findings, bool verbose) {
+std::vector<HeadedTable> tables_of(const std::vector<EntrantResult>& findings, bool verbose) {
   const bool repeated =
-      std::any_of(findings.begin(), findings.end(), [](const VerifyResult& f) { return f.repetition; });
+      std::any_of(findings.begin(), findings.end(), [](const EntrantResult& f) { return f.repetition; });
   Grid empty{{{"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
   if (repeated) empty.columns.push_back({"launches", true});
   std::vector<HeadedTable> tables;
   for (size_t i = 0; i < findings.size(); ++i) {
     if (i == 0 || findings[i - 1].cell != findings[i].cell) tables.push_back({cell_heading(findings[i].cell), empty});
     std::vector<std::vector<std::string>>& rows = tables.back().grid.rows;
-    rows.push_back(row_of(findings[i], verbose));
+    rows.push_back(verdict_row(findings[i], verbose));
     rows.back().resize(empty.columns.size());
   }
   return tables;
 }
 
-std::string reason_of(const VerifyResult& finding) {
-  return fmt::format("{}, {}: {}: {}", id(finding.cell), finding.entrant.name, name(finding.status), finding.reason);
-}
-
 }  // namespace
 
-bool is_pruned(const VerifyResult& finding) {
+bool is_pruned(const EntrantResult& finding) {
   return finding.entrant.role == kOfSpace && finding.status == Status::spills;
 }
-bool is_failed(const VerifyResult& finding) { return finding.status != Status::ok && !is_pruned(finding); }
+bool is_failed(const EntrantResult& finding) { return finding.status != Status::ok && !is_pruned(finding); }
 
 std::string fault_of(const Verdicts& verdicts) {
   if (verdicts.whole()) return "";
@@ -86,7 +82,7 @@ std::string fault_of(const Verdicts& verdicts) {
                                 : verdicts.fault;
 }
 
-std::string again(const VerifyResult& finding, const DeviceOptions& device) {
+std::string again(const EntrantResult& finding, const DeviceOptions& device) {
   std::vector<std::string> argv = {"moetune", "verify"};
   std::ranges::move(device_arguments(device), std::back_inserter(argv));
   std::ranges::move(cell_arguments(finding.cell), std::back_inserter(argv));
@@ -95,7 +91,7 @@ std::string again(const VerifyResult& finding, const DeviceOptions& device) {
   return shell_line(argv);
 }
 
-Json to_json(const VerifyResult& finding, const DeviceOptions& device) {
+Json to_json(const EntrantResult& finding, const DeviceOptions& device) {
   Json json = {{"cell", to_json(finding.cell)},
                {"contender", to_json(finding.entrant.contender)},
                {"status", name(finding.status)}};
@@ -106,8 +102,8 @@ Json to_json(const VerifyResult& finding, const DeviceOptions& device) {
   return json;
 }
 
-std::string csv(const std::vector<VerifyResult>& findings) {
-  return csv_of(findings, [](const VerifyResult& finding) {
+std::string verdicts_csv(const std::vector<EntrantResult>& findings) {
+  return csv_of(findings, [](const EntrantResult& finding) {
     const bool ran = finding.verdict.elements > 0;
     const auto& repetition = finding.repetition;
     Fields row;
@@ -125,12 +121,12 @@ std::string csv(const std::vector<VerifyResult>& findings) {
 }
 
 std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Terminal& terminal, bool verbose) {
-  const std::vector<VerifyResult> failed = failures(verdicts);
+  const std::vector<EntrantResult> failed = failures(verdicts);
   const int columns = table_columns(Format::text, terminal, verbose);
   std::string text = headed_tables_text(
       tables_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed, verbose), Format::text, columns);
   if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + fitted(pruned_grid(verdicts.pruned), columns);
-  for (const VerifyResult& finding : failed)
+  for (const EntrantResult& finding : failed)
     text += bullets({reason_of(finding)}, Format::text, columns) + "Again: " + again(finding, device) + "\n";
   return text + (text.empty() ? "" : "\n") + paragraph(answer(verdicts, failed), columns);
 }

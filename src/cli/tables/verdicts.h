@@ -1,7 +1,6 @@
 // What `verify` found out, and the words for it. Runs nothing.
 #pragma once
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,23 +15,12 @@ namespace moetune {
 /// The role of candidates that nobody named: they come from a search space.
 constexpr const char* kOfSpace = "space";
 
-/// One candidate on one problem.
-struct VerifyResult {
-  Cell cell;
-  Entrant entrant;
-  Status status = Status::ok;
-  std::string reason = {};
-  bool no_memory = false;  // the machine has too little for the problem
-  Verdict verdict = {};
-  std::optional<Repetition> repetition = {};  // where asked for, and the verdict is good
-};
-
 /// A candidate of a space whose registers spill is pruned like an illegal one: no search would take it.
-bool is_pruned(const VerifyResult& finding);
-bool is_failed(const VerifyResult& finding);
+bool is_pruned(const EntrantResult& finding);
+bool is_failed(const EntrantResult& finding);
 
 struct Verdicts {
-  std::vector<VerifyResult> findings;
+  std::vector<EntrantResult> findings;
   std::map<std::string, int64_t> pruned;  // reason -> candidates of the spaces that were never run
   size_t cells = 0;                       // done
   size_t asked = 0;                       // cells to do
@@ -45,12 +33,12 @@ struct Verdicts {
 std::string fault_of(const Verdicts& verdicts);
 
 /// The command line that repeats a finding: this device, its cell, its candidate.
-std::string again(const VerifyResult& finding, const DeviceOptions& device);
+std::string again(const EntrantResult& finding, const DeviceOptions& device);
 
-Json to_json(const VerifyResult& finding, const DeviceOptions& device);
+Json to_json(const EntrantResult& finding, const DeviceOptions& device);
 
 /// One row per finding for spreadsheets: cell, candidate, status and reason, what was compared, repeated launches.
-std::string csv(const std::vector<VerifyResult>& findings);
+std::string verdicts_csv(const std::vector<EntrantResult>& findings);
 
 /// For people: everything where there is little, else what failed; what was pruned and why; the reasons of failures and
 /// how to repeat them; the answer in a sentence, last. Candidates are in short, or with all knobs where `verbose`.

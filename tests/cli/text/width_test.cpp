@@ -53,7 +53,7 @@ Measurement noisy_time() {
 }
 
 TEST(Width, OfBench) {
-  std::vector<BenchResult> results;
+  std::vector<EntrantResult> results;
   for (const int64_t tokens : {64, 1024})
     for (const Entrant& entrant : work_of(tokens).entrants)
       results.push_back({.cell = cell_of(tokens),
@@ -70,13 +70,13 @@ TEST(Width, OfBench) {
                                   "64 tokens, ", "1024 tokens, ", "vs cublas-grouped", "launch_error"})
     EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
   const std::string all = bench_text(results, Format::text, {}, true);
-  for (const BenchResult& result : results) EXPECT_TRUE(holds(all, text(result.entrant.contender))) << all;
+  for (const EntrantResult& result : results) EXPECT_TRUE(holds(all, text(result.entrant.contender))) << all;
   for (const std::string& line : split(bench_text(results, Format::markdown, {}, false), '\n'))
     EXPECT_TRUE(line.empty() || line[0] == '|' || line[0] == '#' || line.starts_with("- ")) << line;
 }
 
 TEST(Width, OfATrainingStep) {
-  std::vector<BenchResult> results;
+  std::vector<EntrantResult> results;
   for (const Projection projection : {Projection::up, Projection::down})
     for (const Op op : {Op::fwd, Op::dx, Op::dw})
       for (const std::string role : {"winner", "default", "baseline", "peer"}) {
