@@ -2,7 +2,6 @@
 #include "tune/rounds.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <thread>
 

@@ -1,7 +1,6 @@
 // What the devices of a run share, and how they take turns at it. For this folder only: others call `tune`.
 #pragma once
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/text/units.h"
 #include "tune/cell_run.h"
 #include "tune/final.h"
 #include "tune/run.h"

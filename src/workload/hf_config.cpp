@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 
-#include "base/error.h"
 #include "workload/model.h"
 
 namespace moetune {

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <optional>
 
-#include "base/error.h"
 #include "base/random.h"
 #include "workload/model.h"
 

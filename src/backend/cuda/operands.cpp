@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "backend/backend.h"
-#include "base/error.h"
 #include "base/text/units.h"
 #include "workload/product.h"
 

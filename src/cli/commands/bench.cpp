@@ -1,23 +1,9 @@
 // `moetune bench`: how fast are these candidates, a table's winners, the default and the baselines?
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <functional>
-#include <memory>
-
-#include "base/pretty.h"
-#include "base/system/file.h"
-#include "base/text/units.h"
 #include "cli/commands/command.h"
-#include "cli/files/files.h"
-#include "cli/options/contenders.h"
-#include "cli/options/device_options.h"
 #include "cli/signals.h"
 #include "cli/tables/bench_results.h"
-#include "cli/text/output.h"
 #include "record/comparison.h"
 #include "tune/rounds.h"
-#include "variant/catalog.h"
 #include "workload/product.h"
 
 namespace moetune {

@@ -1,33 +1,19 @@
 // `moetune check`: is anything slower than this table says?
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
-#include <memory>
-#include <optional>
 
-#include "base/error.h"
-#include "base/system/file.h"
 #include "base/system/lock.h"
-#include "base/text/units.h"
 #include "check/judge.h"
 #include "cli/commands/command.h"
-#include "cli/files/files.h"
 #include "cli/options/against.h"
-#include "cli/options/cells.h"
-#include "cli/options/contenders.h"
-#include "cli/options/device_options.h"
 #include "cli/signals.h"
 #include "cli/tables/check_output.h"
-#include "cli/text/output.h"
 #include "tune/rounds.h"
-#include "variant/catalog.h"
 #include "variant/pack/pack.h"
 
 namespace moetune {

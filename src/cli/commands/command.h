@@ -1,16 +1,29 @@
-// What a subcommand is: its words for people, its options, and what it does. How a command line is parsed: options.h.
+// What a subcommand is: its words for people, its options, and what it does; and the headers that nearly every one
+// needs. How a command line is parsed: options.h.
 #pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/worker/worker.h"
 #include "base/error.h"
-#include "cli/options/options.h"
-#include "cli/text/console.h"
+#include "base/pretty.h"
+#include "base/system/file.h"
+#include "base/text/grid.h"
+#include "base/text/units.h"
+#include "cli/files/files.h"
+#include "cli/options/contenders.h"
+#include "cli/options/device_options.h"
+#include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 

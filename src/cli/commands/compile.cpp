@@ -1,27 +1,9 @@
 // `moetune compile`: cubins for an architecture, with registers, spills and shared memory. Needs no GPU.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <filesystem>
 #include <unordered_set>
 
-#include "backend/backend.h"
-#include "base/error.h"
 #include "base/hash.h"
-#include "base/pretty.h"
-#include "base/system/file.h"
-#include "base/text/grid.h"
-#include "base/text/units.h"
 #include "cli/commands/command.h"
-#include "cli/files/files.h"
-#include "cli/options/cells.h"
-#include "cli/options/contenders.h"
-#include "cli/options/device_options.h"
-#include "cli/options/search_options.h"
-#include "cli/text/headed_tables.h"
-#include "cli/text/output.h"
 #include "record/fields.h"
-#include "variant/catalog.h"
 #include "variant/pack/pack.h"
 #include "variant/space/space.h"
 #ifdef MOETUNE_HAS_CUDA

@@ -1,12 +1,4 @@
 // `moetune completions`: a script by which a shell asks moetune to complete its command lines, and what it completes.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <memory>
-
-#include "base/error.h"
-#include "base/group.h"
 #include "cli/commands/command.h"
 
 namespace moetune {

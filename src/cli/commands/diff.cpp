@@ -1,22 +1,8 @@
 // `moetune diff`: what differs between two tables?
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <optional>
-
-#include "base/error.h"
-#include "base/pretty.h"
-#include "base/text/units.h"
 #include "check/differences.h"
 #include "cli/commands/command.h"
-#include "cli/options/cells.h"
-#include "cli/options/contenders.h"
 #include "cli/tables/winners.h"
-#include "cli/text/headed_tables.h"
-#include "cli/text/output.h"
 #include "record/fields.h"
-#include "record/table/table.h"
-#include "variant/catalog.h"
 
 namespace moetune {
 namespace {

@@ -1,17 +1,5 @@
 // `moetune doctor`: what is this machine, how noisy is it, what are its ceilings?
-#include <fmt/format.h>
-
-#include <memory>
-#include <optional>
-
-#include "base/pretty.h"
-#include "base/text/grid.h"
-#include "base/text/units.h"
 #include "cli/commands/command.h"
-#include "cli/options/device_options.h"
-#include "cli/text/headed_tables.h"
-#include "cli/text/output.h"
-#include "record/table/table.h"
 
 namespace moetune {
 namespace {

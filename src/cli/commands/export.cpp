@@ -1,22 +1,13 @@
 // `moetune export`: the table in another program's format.
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <optional>
 #include <system_error>
 
-#include "base/system/file.h"
 #include "cli/commands/command.h"
 #include "cli/commands/export_kernels.h"
-#include "cli/files/files.h"
-#include "cli/options/contenders.h"
-#include "cli/text/output.h"
 #include "export/exporter.h"
 #include "export/serving/serving.h"
 #include "record/layer.h"
-#include "variant/catalog.h"
 
 namespace moetune {
 namespace {

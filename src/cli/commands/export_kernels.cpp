@@ -1,23 +1,10 @@
 // Which kernels an export holds, compiling them, and the folder that they are written to.
 #include "cli/commands/export_kernels.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "base/embedded.h"
-#include "base/error.h"
-#include "base/json.h"
-#include "base/pretty.h"
-#include "base/system/file.h"
-#include "base/text/units.h"
-#include "cli/files/files.h"
-#include "cli/options/contenders.h"
-#include "cli/text/output.h"
 #include "export/kernels/kernel_manifest.h"
 #include "export/kernels/runtime_files.h"
 #include "runtime/manifest.h"

@@ -1,10 +1,7 @@
 // `moetune export --format kernels`: a folder of cubins that other programs launch.
 #pragma once
-#include <string>
-#include <vector>
 
 #include "cli/commands/command.h"
-#include "record/table/table.h"
 
 namespace moetune {
 

@@ -1,20 +1,9 @@
 // `moetune list`: the words that moetune knows.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "base/embedded.h"
-#include "base/pretty.h"
-#include "base/text/grid.h"
-#include "base/text/units.h"
 #include "cli/commands/command.h"
 #include "cli/files/file_kinds.h"
-#include "cli/options/cells.h"
-#include "cli/options/device_options.h"
-#include "cli/text/output.h"
 #include "export/exporter.h"
 #include "tune/search/strategy.h"
-#include "variant/catalog.h"
 #include "variant/space/space.h"
 #include "workload/model.h"
 

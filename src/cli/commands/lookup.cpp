@@ -1,25 +1,10 @@
 // `moetune lookup`: what does this table say for this problem, and how good is the match?
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <limits>
-#include <memory>
-#include <optional>
 
-#include "base/error.h"
-#include "base/pretty.h"
-#include "base/text/grid.h"
-#include "base/text/units.h"
 #include "cli/commands/command.h"
-#include "cli/options/cells.h"
-#include "cli/options/device_options.h"
 #include "cli/tables/winners.h"
-#include "cli/text/headed_tables.h"
-#include "cli/text/output.h"
 #include "record/fields.h"
 #include "record/layer.h"
-#include "record/table/table.h"
-#include "variant/catalog.h"
 
 namespace moetune {
 namespace {

@@ -1,18 +1,6 @@
 // `moetune merge`: one table from several, or one journal.
-#include <fmt/format.h>
-
-#include <optional>
-
-#include "base/pretty.h"
-#include "base/system/file.h"
 #include "base/system/lock.h"
-#include "base/text/units.h"
 #include "cli/commands/command.h"
-#include "cli/files/files.h"
-#include "cli/text/output.h"
-#include "record/journal/journal.h"
-#include "record/table/table.h"
-#include "variant/catalog.h"
 
 namespace moetune {
 namespace {

@@ -1,22 +1,11 @@
 // `moetune replay`: what would a strategy have found, and after how many candidates?
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
-#include "base/pretty.h"
-#include "base/text/units.h"
 #include "cli/commands/command.h"
-#include "cli/files/files.h"
-#include "cli/options/device_options.h"
-#include "cli/text/output.h"
 #include "record/fields.h"
-#include "record/table/table.h"
 #include "tune/search/rehearsal.h"
 #include "tune/search/strategy.h"
-#include "variant/catalog.h"
 #include "variant/cost.h"
 
 namespace moetune {

@@ -1,17 +1,7 @@
 // `moetune report`: a page about a table, its journal and other libraries' times.
 #include "report/report.h"
 
-#include <fmt/format.h>
-
-#include <filesystem>
-#include <optional>
-
-#include "base/error.h"
-#include "base/system/file.h"
 #include "cli/commands/command.h"
-#include "cli/files/files.h"
-#include "cli/text/output.h"
-#include "variant/catalog.h"
 
 namespace moetune {
 namespace {

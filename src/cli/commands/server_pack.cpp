@@ -1,5 +1,4 @@
 // Runs scripts/pack_triton.py, which compiles a server's kernel, and keeps what it made.
-#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -7,16 +6,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <set>
-#include <thread>
-#include <vector>
 
 #include "base/embedded.h"
-#include "base/error.h"
 #include "base/hash.h"
-#include "base/pretty.h"
-#include "base/system/file.h"
 #include "base/system/process.h"
-#include "base/text/units.h"
 #include "cli/commands/tune_for.h"
 #include "variant/variant.h"
 

@@ -2,37 +2,21 @@
 #include "tune/tuner.h"
 
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <limits>
 #include <map>
-#include <memory>
-#include <optional>
 
-#include "base/pretty.h"
-#include "base/system/file.h"
-#include "base/text/units.h"
-#include "cli/commands/command.h"
 #include "cli/commands/tune_for.h"
-#include "cli/files/files.h"
 #include "cli/options/append.h"
-#include "cli/options/cells.h"
-#include "cli/options/contenders.h"
-#include "cli/options/device_options.h"
-#include "cli/options/search_options.h"
 #include "cli/options/shard.h"
 #include "cli/signals.h"
 #include "cli/tables/check_output.h"
 #include "cli/tables/choosing.h"
 #include "cli/tables/plan.h"
 #include "cli/tables/winners.h"
-#include "cli/text/headed_tables.h"
 #include "cli/text/help.h"
-#include "cli/text/output.h"
 #include "cli/text/progress.h"
 #include "export/exporter.h"
 #include "record/layer.h"
@@ -41,7 +25,6 @@
 #include "tune/layers.h"
 #include "tune/rounds.h"
 #include "tune/search/strategy.h"
-#include "variant/catalog.h"
 #include "workload/product.h"
 
 namespace moetune {

@@ -1,22 +1,10 @@
 // What `tune --for` adds to a run: the plan before it, the contenders of its choice, the files after it.
 #include "cli/commands/tune_for.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <optional>
 #include <set>
 #include <thread>
 
-#include "base/error.h"
-#include "base/pretty.h"
-#include "base/system/file.h"
 #include "base/text/text.h"
-#include "base/text/units.h"
-#include "cli/files/files.h"
-#include "cli/text/headed_tables.h"
 #include "export/exporter.h"
 
 namespace moetune {

@@ -1,20 +1,12 @@
 // `tune --for vllm|sglang`: from a model to a file of a server. Not the search: that is tune's own, over a pack of the
 // server's kernel that is made here.
 #pragma once
-#include <filesystem>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "cli/commands/command.h"
-#include "cli/options/cells.h"
-#include "cli/options/device_options.h"
-#include "cli/options/search_options.h"
 #include "cli/options/shard.h"
 #include "cli/tables/choosing.h"
 #include "export/serving/serving.h"
 #include "tune/tuner.h"
-#include "variant/catalog.h"
 
 namespace moetune {
 

@@ -1,25 +1,8 @@
 // `moetune validate`: what are these files, and can this program read them?
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <optional>
-
-#include "base/error.h"
-#include "base/json.h"
-#include "base/pretty.h"
-#include "base/system/file.h"
-#include "base/text/units.h"
 #include "cli/commands/command.h"
 #include "cli/files/file_kinds.h"
-#include "cli/files/files.h"
-#include "cli/text/headed_tables.h"
-#include "cli/text/output.h"
 #include "export/kernels/kernel_manifest.h"
 #include "record/history.h"
-#include "record/journal/journal.h"
-#include "record/table/table.h"
-#include "variant/catalog.h"
 #include "variant/pack/pack.h"
 #include "workload/model.h"
 #include "workload/routing/trace.h"

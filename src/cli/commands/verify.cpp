@@ -1,24 +1,10 @@
 // `moetune verify`: are these candidates right?
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <functional>
-#include <memory>
 #include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "base/pretty.h"
-#include "base/system/file.h"
-#include "base/text/units.h"
 #include "cli/commands/command.h"
-#include "cli/files/files.h"
-#include "cli/options/contenders.h"
-#include "cli/options/device_options.h"
 #include "cli/signals.h"
 #include "cli/tables/verdicts.h"
-#include "cli/text/output.h"
-#include "variant/catalog.h"
 #include "variant/space/space.h"
 
 namespace moetune {

@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "cli/options/cells.h"
 #include "export/exporter.h"
 #include "export/kernels/kernel_manifest.h"

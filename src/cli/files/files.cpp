@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
-#include <optional>
 #include <set>
 #include <system_error>
 

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <optional>
 #include <set>
-#include <span>
 #include <tuple>
 
 #include "base/embedded.h"

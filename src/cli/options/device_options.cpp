@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <future>
-#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "cli/commands/command.h"
 #include "cli/text/output.h"
 #include "record/table/mergeable.h"
 #include "variant/pack/pack.h"

@@ -8,12 +8,13 @@
 #include "backend/backend.h"
 #include "backend/worker/worker.h"
 #include "base/system/lock.h"
-#include "cli/commands/command.h"
 #include "cli/options/options.h"
 #include "cli/text/console.h"
 #include "variant/catalog.h"
 
 namespace moetune {
+
+struct Invocation;
 
 struct DeviceOptions {
   std::string device = "auto";

@@ -3,11 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "base/embedded.h"
 #include "base/error.h"
-#include "base/text/units.h"
 
 namespace moetune {
 namespace {

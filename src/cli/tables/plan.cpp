@@ -8,7 +8,6 @@
 #include "base/text/grid.h"
 #include "base/text/units.h"
 #include "cli/text/headed_tables.h"
-#include "cli/text/output.h"
 #include "record/fields.h"
 
 namespace moetune {

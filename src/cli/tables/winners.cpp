@@ -10,8 +10,6 @@
 #include "base/stats.h"
 #include "base/text/units.h"
 #include "cli/text/headed_tables.h"
-#include "cli/text/output.h"
-#include "record/table/table.h"
 #include "variant/variant.h"
 
 namespace moetune {

@@ -2,7 +2,6 @@
 #pragma once
 #include <string>
 
-#include "base/text/grid.h"
 #include "cli/text/output.h"
 #include "record/table/table.h"
 

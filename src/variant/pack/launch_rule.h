@@ -2,10 +2,8 @@
 // the cuda backend evaluates them. Not what a candidate is (variant.h).
 #pragma once
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "runtime/formula.h"

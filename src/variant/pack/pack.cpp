@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/system/file.h"
-#include "base/text/units.h"
 #include "runtime/manifest.h"
 #include "runtime/sha256.h"
 

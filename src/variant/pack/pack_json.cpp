@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text/units.h"
 #include "runtime/launch.h"
 #include "variant/pack/launch_rule.h"
 #include "variant/pack/pack.h"

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/text/units.h"
 #include "runtime/formula.h"
 #include "variant/pack/pack.h"
 

@@ -12,7 +12,6 @@
 #include "base/system/file.h"
 #include "workload/routing/loads.h"
 #include "workload/routing/recording.h"
-#include "workload/routing/routing.h"
 
 namespace moetune {
 namespace fs = std::filesystem;

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <set>
 
-#include "base/error.h"
 #include "workload/routing/loads.h"
 #include "workload/routing/recording.h"
 #include "workload/routing/routing.h"

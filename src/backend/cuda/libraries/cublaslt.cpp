@@ -6,7 +6,6 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/libraries/library.h"
-#include "base/error.h"
 
 namespace moetune {
 

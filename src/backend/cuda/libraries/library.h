@@ -1,7 +1,6 @@
 // Libraries that are opened when they are first needed, so that the program starts without them.
 #pragma once
 #include <string>
-#include <vector>
 
 namespace moetune {
 
