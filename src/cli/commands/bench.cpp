@@ -181,7 +181,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   add_input(files, "--table", options.contenders.table);
   add_input(files, "--peers", options.peers);
   add_input(files, "--measured", options.device.measured);
-  add_output(files, "--output", options.output, Content::bench);
+  add_output(files, "--output", options.output, content::bench);
   require_outputs(files);
   const std::unique_ptr<Backend> backend =
       options.in_process ? (*invocation.factory)(options.device.device, worker_options(options.device).backend)

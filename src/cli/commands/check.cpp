@@ -29,11 +29,7 @@ struct CheckOptions {
   bool update = false, quiet = false;
 };
 
-Undecided parse_undecided(const std::string& word) {
-  if (word == "fail") return Undecided::fail;
-  if (word == "pass") return Undecided::pass;
-  throw unknown_word("--inconclusive", word, {"fail", "pass"});
-}
+const std::vector<std::string> kUndecided = {"fail", "pass"};  // as the enum has them
 
 // Longer than a virtual machine stays slow after it was idle.
 constexpr double kCpuPatience = 30, kGpuPatience = 1;
@@ -90,29 +86,29 @@ void require_regime_of(const TunedTable& table, const CheckOptions& options) {
       fmt::format("leave --regime out, or tune a table with --regime {}", options.regime));
 }
 
-CheckRun begin_run(Undecided undecided) {
+CheckRun begin_run(const std::string& inconclusive) {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host = {"unknown"};
   return {.timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(std::time(nullptr))),
           .hostname = host.data(),
-          .undecided = undecided};
+          .undecided = static_cast<Undecided>(place_of_word("--inconclusive", inconclusive, kUndecided))};
 }
 
 Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
   Files files;
   add_inputs(files, options.cells, cells);
   if (options.update)
-    add_output(files, "TABLE", options.table, Content::table);
+    add_output(files, "TABLE", options.table, content::table);
   else
     add_input(files, "TABLE", options.table);
   add_input(files, "--against", options.against);
   add_input(files, "--measured", options.device.measured);
   if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
-  add_output(files, "--output", options.outputs.output, Content::check);
-  add_output(files, "--junit", options.outputs.junit, Content::junit);
-  add_output(files, "--markdown", options.outputs.markdown, Content::summary);
-  add_output(files, "--benchmark", options.outputs.benchmark, Content::benchmark);
-  add_output(files, "--history", options.history, Content::history);
+  add_output(files, "--output", options.outputs.output, content::check);
+  add_output(files, "--junit", options.outputs.junit, content::junit);
+  add_output(files, "--markdown", options.outputs.markdown, content::summary);
+  add_output(files, "--benchmark", options.outputs.benchmark, content::benchmark);
+  add_output(files, "--history", options.history, content::history);
   return files;
 }
 
@@ -259,7 +255,7 @@ Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
   if (options.against.empty())
     throw request_error("--peers needs --against FILE, the times before",
                         "make it with scripts/peers.py TABLE -o FILE");
-  CheckRun run = begin_run(parse_undecided(options.inconclusive));
+  CheckRun run = begin_run(options.inconclusive);
   const double threshold = parse_share(options.threshold, "--threshold");
   require_outputs(files_of(options, {}));
   Peers before = read_peers(options.against);
@@ -291,7 +287,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   output_to_standard_output(options.outputs.output, options.outputs.format);
   if (!options.peers.empty()) return check_peers_of(options, invocation);
   const Catalog catalog(options.device.packs);
-  CheckRun run = begin_run(parse_undecided(options.inconclusive));
+  CheckRun run = begin_run(options.inconclusive);
   const auto begin = std::chrono::steady_clock::now();
   require_options(options);
   std::optional<OutputLock> ours;  // before the table is read, until it is replaced
@@ -386,7 +382,7 @@ void declare_check(OptionSet& set, CheckOptions& options) {
   set.value("--wait", options.wait, "TIME",
             "How long a cell may wait while other programs use the processors [30s on a cpu, 0s on a GPU]");
   set.value("--inconclusive", options.inconclusive, "WORD",
-            "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)", one_of({"fail", "pass"}));
+            "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)", one_of(kUndecided));
   declare_regime(set, options.regime, "How a GPU is loaded while it is timed [as for the table]");
   set.value("--time-budget", options.time_budget, "TIME", "Stop measuring after this time, such as 90s or 5m");
   set.value("-o,--output", options.outputs.output, "FILE", "Write the findings as JSON; - is standard output");

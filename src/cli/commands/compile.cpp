@@ -138,7 +138,7 @@ void require_compilable(const CompileOptions& options, const std::vector<Cell>& 
   add_inputs(files, options.search);
   for (const std::string& target : targets)
     add_output(files, "--output", (std::filesystem::path(options.output) / target / "kernel.cu").string(),
-               Content::kernel);
+               content::kernel);
   require_outputs(files);
 }
 

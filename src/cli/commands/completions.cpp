@@ -35,8 +35,6 @@ if [[ $funcstack[1] == _moetune ]]; then _moetune "$@"; else compdef _moetune mo
 complete -c moetune -f -a '(moetune --complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
 )"}};
 
-bool is_argument(const DeclaredOption& option) { return option.names.empty(); }
-
 class Completions {
  public:
   explicit Completions(std::string typed) : typed_(std::move(typed)) {}
@@ -127,7 +125,8 @@ std::string completions(const std::vector<DeclaredCommand>& commands, const std:
       if (!other.name.empty()) found.add(other.name, other.summary);
   if (helps) return std::move(found).text();
   if (command.name.empty()) found.add("help", "Print the help of a command");
-  const auto argument = std::ranges::find_if(command.options, is_argument);
+  const auto argument =
+      std::ranges::find_if(command.options, [](const DeclaredOption& one) { return one.names.empty(); });
   if (argument != command.options.end() && !typed.starts_with('-'))
     found.add_values(*argument, "");
   else

@@ -33,9 +33,9 @@ bool names_a_folder(const Export& result, const std::string& output) {
   return !result.files.front().name.empty() && !output.ends_with(".json");
 }
 
-Content content_of(const std::string& format) {
-  if (format == "runtime") return Content::runtime;
-  return format == "csv" ? Content::csv : format == "markdown" ? Content::report : Content::serving;
+const Content& content_of(const std::string& format) {
+  if (format == "runtime") return content::runtime;
+  return format == "csv" ? content::csv : format == "markdown" ? content::report : content::serving;
 }
 
 // Another program's configuration may be the work of its own tuner: what was there is kept.
@@ -58,7 +58,7 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
   }
   require_outputs(files);
   for (size_t i = 0; i < paths.size(); ++i) {
-    if (content_of(options.format) == Content::serving)
+    if (content_of(options.format) == content::serving)
       write_kept(paths[i], result.files[i].text, terminal);
     else
       write_atomic(paths[i], result.files[i].text);
@@ -117,11 +117,7 @@ void read_times(const std::string& file, const TunedTable& table, const Catalog&
 
 Export serve(Server server, const TunedTable& table, const ExportOptions& options, const Catalog& catalog,
              const Terminal& terminal) {
-  ServingRequest request{.measured = &table, .unproven = options.unproven};
-  for (const std::string& base : options.bases) {
-    if (!fs::exists(base)) throw request_error(fmt::format("--base {}: no such file or folder", base));
-    request.bases.emplace_back(base);
-  }
+  ServingRequest request{.measured = &table, .bases = base_files(options.bases), .unproven = options.unproven};
   if (!options.triton.empty()) {
     std::string version = options.triton;
     std::ranges::replace(version, '.', '_');

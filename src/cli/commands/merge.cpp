@@ -76,7 +76,7 @@ Exit run_merge(MergeOptions options, const Invocation& invocation) {
   if (!options.prefer.empty()) place_of_word("--prefer", options.prefer, kPreferences);
   const bool journals = are_journals(options.files);
   Files files;  // the inputs may be replaced: they are read first, and what they held is kept
-  add_output(files, "--output", options.output, journals ? Content::journal : Content::table);
+  add_output(files, "--output", options.output, journals ? content::journal : content::table);
   require_outputs(files);
   std::optional<OutputLock> ours;  // before the inputs are read, of which it may be one
   if (!options.output.empty() && !journals) ours.emplace(options.output);

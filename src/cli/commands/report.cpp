@@ -42,7 +42,7 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
   add_input(files, "--history", options.history);
   add_input(files, "--peers", options.peers);
   if (!to_standard_output)
-    add_output(files, "--output", options.output, markdown ? Content::markdown_report : Content::html_report);
+    add_output(files, "--output", options.output, markdown ? content::markdown_report : content::html_report);
   const Catalog catalog;
   const TunedTable table = tabled ? read_table(options.table, catalog) : TunedTable();
   const std::vector<HistoryRun> history =

@@ -159,8 +159,8 @@ Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   add_inputs(files, options.search);
   add_input(files, "--warm-start", options.warm_start);
   add_input(files, "--measured", options.device.measured);
-  add_output(files, "--output", options.output, Content::table);
-  add_output(files, "--journal", options.journal, Content::journal);
+  add_output(files, "--output", options.output, content::table);
+  add_output(files, "--journal", options.journal, content::journal);
   return files;
 }
 

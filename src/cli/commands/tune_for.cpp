@@ -303,10 +303,7 @@ ServedRun plan_for(TuneOptions& options, const Invocation&) {
     if (!options.dry_run) throw;
     run.missing = error.what() + (error.hint().empty() ? "" : ": " + error.hint());
   }
-  for (const std::string& base : options.served.bases) {
-    if (!fs::exists(base)) throw request_error(fmt::format("--base {}: no such file or folder", base));
-    run.bases.emplace_back(base);
-  }
+  run.bases = base_files(options.served.bases);
   if (run.bases.empty() && !run.kernel.empty()) run.bases = bundled(run.server, fs::absolute(run.kernel), run.triton);
   if (run.server == Server::sglang)
     run.prefix = fmt::format("configs/triton_{}/", run.triton.empty() ? "X_Y_Z" : replaced(run.triton, ".", {"_"}));

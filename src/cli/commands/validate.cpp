@@ -17,24 +17,15 @@ struct ValidateOptions {
   std::string format;
 };
 
-enum class Result { valid, invalid, unreadable };
-
-std::string_view name(Result result) {
-  return result == Result::valid ? "valid" : result == Result::invalid ? "invalid" : "unreadable";
-}
+constexpr const char *kValid = "valid", *kInvalid = "invalid", *kUnreadable = "unreadable";
 
 struct Judged {
   std::string file;
   std::string kind = {};  // empty where unknown
   int version = 0;        // 0: the file tells none
-  Result result = Result::valid;
+  std::string result = kValid;
   std::string fault = {}, hint = {};
 };
-
-std::vector<std::string> schemas() {
-  return mapped(file_kinds(),
-                [](const FileKind& kind) { return fmt::format("moetune.{}/{}", kind.name, kind.version); });
-}
 
 // A Hugging Face config.json may hold what Python alone writes, such as NaN.
 std::optional<Json> config_of(const std::string& text, const std::string& file) {
@@ -69,8 +60,10 @@ void read_document(const Json& json, const Catalog& catalog, Judged& judged) {
   if (!at.has("schema")) return read_without_schema(at, catalog, judged);
   const std::string schema = at["schema"].string();
   const FileKind* kind = find_kind(schema);
+  const auto word_of = [](const FileKind& one) { return fmt::format("moetune.{}/{}", one.name, one.version); };
   if (kind == nullptr)
-    with_place(at["schema"], [&](const JsonAt&) { throw unknown_word("schema", schema, schemas()); });
+    with_place(at["schema"],
+               [&](const JsonAt&) { throw unknown_word("schema", schema, mapped(file_kinds(), word_of)); });
   judged.kind = kind->name;
   judged.version = kind->version;
   require_kind(*kind, at, catalog);
@@ -86,7 +79,7 @@ void read_text_of(const std::string& text, const Catalog& catalog, Judged& judge
     judged.kind = "journal", judged.version = 1;
     read_journal(judged.file, catalog);
     each_line(judged.file, [](const JsonAt& json, const std::string&) { require_valid(json, "journal"); });
-  } else if (begins_as(judged.file, Content::history)) {
+  } else if (begins_as(judged.file, content::history)) {
     judged.kind = "history", judged.version = 1;
     read_history(judged.file);
   } else if (const std::optional<Json> config = config_of(text, judged.file)) {
@@ -107,7 +100,7 @@ std::string without_file(const std::string& fault, const std::string& file) {
 
 Judged judge(const std::string& file, const Catalog& catalog) {
   Judged judged{.file = file};
-  const auto fail = [&](Result result, const Error& error) {
+  const auto fail = [&](const char* result, const Error& error) {
     judged.result = result;
     judged.fault = without_file(error.what(), file);
     judged.hint = error.hint();
@@ -117,12 +110,12 @@ Judged judge(const std::string& file, const Catalog& catalog) {
   try {
     text = read_text(file);
   } catch (const Error& error) {
-    return fail(Result::unreadable, error);
+    return fail(kUnreadable, error);
   }
   try {
     read_text_of(text, catalog, judged);
   } catch (const Error& error) {
-    return fail(Result::invalid, error);
+    return fail(kInvalid, error);
   }
   return judged;
 }
@@ -142,7 +135,7 @@ std::vector<std::string> files_of(const std::string& path) {
 }
 
 Json to_json(const Judged& judged) {
-  Json json = {{"file", judged.file}, {"result", name(judged.result)}};
+  Json json = {{"file", judged.file}, {"result", judged.result}};
   if (!judged.kind.empty()) json["kind"] = judged.kind;
   if (judged.version > 0) json["version"] = judged.version;
   if (!judged.fault.empty()) json["fault"] = judged.fault;
@@ -155,7 +148,7 @@ Grid grid_of(const std::vector<Judged>& all, bool faults) {
   if (faults) grid.columns.insert(grid.columns.end(), {{"fault"}, {"hint"}});
   for (const Judged& one : all) {
     const std::string version = one.version > 0 ? std::to_string(one.version) : "";
-    grid.rows.push_back({one.file, one.kind, version, std::string(name(one.result))});
+    grid.rows.push_back({one.file, one.kind, version, one.result});
     if (faults) grid.rows.back().insert(grid.rows.back().end(), {one.fault, one.hint});
   }
   return grid;
@@ -171,11 +164,6 @@ std::string faults_text(const std::vector<Judged>& all, Format format, int colum
   return bullets(items, format, columns);
 }
 
-std::string sentence(const std::vector<Judged>& all) {
-  const auto valid = std::ranges::count(all, Result::valid, &Judged::result);
-  return fmt::format("\n{} of {} valid.\n", valid, counted(all.size(), "file"));
-}
-
 Exit run_validate(const ValidateOptions& options, const Invocation& invocation) {
   const Format format = parse_format(options.format, kFormats);
   const Catalog catalog;
@@ -188,12 +176,15 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
   } else {
     std::string text = table_text(grid_of(all, format == Format::csv), format, invocation.terminal);
     if (format != Format::csv) text += faults_text(all, format, table_columns(format, invocation.terminal));
-    print(text + (format == Format::text ? sentence(all) : ""));
+    print(text);
+    if (format == Format::text)
+      print(fmt::format("\n{} of {} valid.\n", std::ranges::count(all, kValid, &Judged::result),
+                        counted(all.size(), "file")));
   }
   Exit exit = Exit::yes;
   for (const Judged& one : all) {
-    if (one.result == Result::unreadable) return Exit::request;
-    if (one.result == Result::invalid) exit = Exit::no;
+    if (one.result == kUnreadable) return Exit::request;
+    if (one.result == kInvalid) exit = Exit::no;
   }
   return exit;
 }

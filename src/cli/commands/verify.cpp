@@ -133,7 +133,7 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   add_inputs(files, options.search);
   add_input(files, "--table", options.contenders.table);
   add_input(files, "--measured", options.device.measured);
-  add_output(files, "--output", options.output, Content::verify);
+  add_output(files, "--output", options.output, content::verify);
   require_outputs(files);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   require_effect(invocation.given, invocation.terminal, &backend->device());

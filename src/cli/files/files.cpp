@@ -25,38 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStandardOutput = "-";
 
-struct Sign {
-  Content content;
-  std::string_view name;         // for "is not a ..."
-  std::string_view schema;       // of a JSON file: "moetune.table/"; empty for others
-  std::string_view begin;        // of other files
-  std::string_view mark = {};    // must occur in them too
-  std::string_view before = {};  // how files of earlier versions begin
-};
-constexpr Sign kSigns[] = {
-    {Content::table, "table of moetune", "moetune.table/", {}},
-    {Content::journal, "journal of moetune", "moetune.journal/", {}},
-    {Content::bench, "result of moetune bench", "moetune.bench/", {}},
-    {Content::verify, "result of moetune verify", "moetune.verify/", {}},
-    {Content::check, "result of moetune check", "moetune.check/", {}},
-    {Content::junit, "JUnit file of moetune check", {}, "<?xml", "moetune"},
-    {Content::summary, "Markdown file of moetune check", {}, "### moetune check", {}, "| cell"},
-    {Content::benchmark, "benchmark file of moetune check", {}, "[", "\"unit\""},
-    {Content::history, "history of moetune check", "moetune.history/", {}},
-    {Content::csv, "CSV file of moetune export", {}, "device,regime,id,"},
-    {Content::report, "Markdown file of moetune export", {}, "# Tuned on"},
-    {Content::html_report, "page of moetune report", {}, "<!doctype html>", "content=\"moetune report\""},
-    {Content::markdown_report, "Markdown file of moetune report", {}, "# moetune report"},
-    {Content::serving, "kernel configuration", {}, "{", "\"BLOCK_SIZE_M\""},
-    {Content::runtime, "runtime table of moetune export", "moetune.runtime/", {}},
-};
-
-const Sign* sign_of(Content content) {
-  const auto found =
-      std::find_if(std::begin(kSigns), std::end(kSigns), [&](const Sign& s) { return s.content == content; });
-  return found == std::end(kSigns) ? nullptr : found;
-}
-
 // A file that was cut off while it was written still begins as whole ones do.
 bool has_schema(const std::string& text, std::string_view schema) {
   try {
@@ -79,25 +47,24 @@ std::string first_line(const fs::path& path) {
 
 // The whole text of a file; of a journal, which may be long, and a history only the first line.
 std::string text_to_judge(const OutputFile& output) {
-  const bool lines = output.content == Content::journal || output.content == Content::history;
+  const bool lines = output.content == content::journal || output.content == content::history;
   return lines ? first_line(output.path) : read_text(output.path);
 }
 
-bool holds(const std::string& text, const Sign& sign) {
-  if (!sign.schema.empty()) return has_schema(text, sign.schema);
-  if (sign.content == Content::benchmark && text.starts_with("[]")) return true;  // no cell could be trusted
-  const bool earlier = !sign.before.empty() && text.starts_with(sign.before);
-  return (text.starts_with(sign.begin) || earlier) && text.find(sign.mark) != std::string::npos;
+bool holds(const std::string& text, const Content& content) {
+  if (!content.schema.empty()) return has_schema(text, content.schema);
+  return (text.starts_with(content.begin) && text.find(content.mark) != std::string::npos) ||
+         (!content.other.empty() && text.starts_with(content.other));
 }
 
 void require_replaceable(const OutputFile& output) {
-  const Sign* sign = sign_of(output.content);
   std::error_code error;
-  if (!sign || !fs::is_regular_file(output.path, error) || fs::file_size(output.path, error) == 0) return;
-  if (!holds(text_to_judge(output), *sign))
-    throw request_error(fmt::format("{}: {} exists and is not a {}: moetune does not replace it", output.option,
-                                    output.path.string(), sign->name),
-                        "give another file name, or remove that file first");
+  if (output.content.name.empty() || !fs::is_regular_file(output.path, error) ||
+      fs::file_size(output.path, error) == 0 || holds(text_to_judge(output), output.content))
+    return;
+  throw request_error(fmt::format("{}: {} exists and is not a {}: moetune does not replace it", output.option,
+                                  output.path.string(), output.content.name),
+                      "give another file name, or remove that file first");
 }
 
 // Whether the name leads to an open descriptor: /dev/stdout, /dev/fd/1. The file behind it is another program's.
@@ -116,7 +83,7 @@ void require_place(const OutputFile& output, bool dry) {
   require_writable(output.path, dry);
   std::error_code error;
   const bool regular = fs::is_regular_file(output.path, error);
-  if (!fs::exists(output.path, error) || (output.content == Content::journal && !regular)) return;
+  if (!fs::exists(output.path, error) || (output.content == content::journal && !regular)) return;
   if (!regular || is_descriptor(output.path))
     throw request_error(
         fmt::format("{}: expected the name of a regular file, found a device or a pipe", output.path.string()),
@@ -186,7 +153,7 @@ void add_input(Files& files, const std::string& option, const std::string& path)
   if (!path.empty()) files.inputs.push_back({option, path});
 }
 
-void add_output(Files& files, const std::string& option, const std::string& path, Content content) {
+void add_output(Files& files, const std::string& option, const std::string& path, const Content& content) {
   if (!path.empty()) files.outputs.push_back({option, path, content});
 }
 
@@ -214,12 +181,12 @@ void require_outputs(const Files& files, bool dry) {
   for (const OutputFile& output : files.outputs) require_replaceable(output);
 }
 
-bool begins_as(const fs::path& path, Content content) {
+bool begins_as(const fs::path& path, const Content& content) {
   std::error_code error;
-  return fs::is_regular_file(path, error) && holds(first_line(path), *sign_of(content));
+  return fs::is_regular_file(path, error) && holds(first_line(path), content);
 }
 
-bool is_journal(const fs::path& path) { return begins_as(path, Content::journal); }
+bool is_journal(const fs::path& path) { return begins_as(path, content::journal); }
 
 void output_to_standard_output(std::string& output, std::string& format) {
   if (output != kStandardOutput) return;
@@ -240,6 +207,12 @@ void write_outputs(const std::vector<std::function<void()>>& writers) {
       if (std::find(told.begin(), told.end(), error.what()) == told.end()) told.push_back(error.what());
     }
   if (first) throw Error(first->exit(), fmt::format("{}", fmt::join(told, "; ")), first->hint());
+}
+
+std::vector<fs::path> base_files(const std::vector<std::string>& bases) {
+  for (const std::string& base : bases)
+    if (!fs::exists(base)) throw request_error(fmt::format("--base {}: no such file or folder", base));
+  return {bases.begin(), bases.end()};
 }
 
 void write_kept(const fs::path& path, std::string_view text, const Terminal& terminal) {

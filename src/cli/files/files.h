@@ -16,24 +16,32 @@
 namespace moetune {
 
 /// What a file to write will hold. One that is there already is replaced only where it holds the same.
-enum class Content {
-  table,
-  journal,
-  bench,
-  verify,
-  check,
-  junit,
-  summary,
-  benchmark,
-  history,
-  csv,
-  report,
-  html_report,
-  markdown_report,
-  serving,
-  runtime,
-  kernel
+struct Content {
+  std::string_view name;         // for "is not a ..."; empty: any file is replaced
+  std::string_view schema = {};  // of a JSON file: "moetune.table/"; empty for others
+  std::string_view begin = {};   // of other files
+  std::string_view mark = {};    // must occur in them too
+  std::string_view other = {};   // how such files may begin instead
+  bool operator==(const Content&) const = default;
 };
+namespace content {
+inline constexpr Content table{"table of moetune", "moetune.table/"};
+inline constexpr Content journal{"journal of moetune", "moetune.journal/"};
+inline constexpr Content bench{"result of moetune bench", "moetune.bench/"};
+inline constexpr Content verify{"result of moetune verify", "moetune.verify/"};
+inline constexpr Content check{"result of moetune check", "moetune.check/"};
+inline constexpr Content junit{"JUnit file of moetune check", {}, "<?xml", "moetune"};
+inline constexpr Content summary{"Markdown file of moetune check", {}, "### moetune check", {}, "| cell"};
+inline constexpr Content benchmark{"benchmark file of moetune check", {}, "[", "\"unit\"", "[]"};
+inline constexpr Content history{"history of moetune check", "moetune.history/"};
+inline constexpr Content csv{"CSV file of moetune export", {}, "device,regime,id,"};
+inline constexpr Content report{"Markdown file of moetune export", {}, "# Tuned on"};
+inline constexpr Content html_report{"page of moetune report", {}, "<!doctype html>", "content=\"moetune report\""};
+inline constexpr Content markdown_report{"Markdown file of moetune report", {}, "# moetune report"};
+inline constexpr Content serving{"kernel configuration", {}, "{", "\"BLOCK_SIZE_M\""};
+inline constexpr Content runtime{"runtime table of moetune export", "moetune.runtime/"};
+inline constexpr Content kernel{};
+}  // namespace content
 
 /// `option` is the word by which the user knows the file: "--table", "TABLE".
 struct InputFile {
@@ -58,7 +66,7 @@ void add_inputs(Files& files, const SearchOptions& options);
 
 /// Adds the file, unless `path` is empty.
 void add_input(Files& files, const std::string& option, const std::string& path);
-void add_output(Files& files, const std::string& option, const std::string& path, Content content);
+void add_output(Files& files, const std::string& option, const std::string& path, const Content& content);
 
 /// Throws Exit::request where an output is an input or another output (also through links), cannot be written, is not a
 /// regular file (a journal may be a device), or exists and holds anything but what will be written. Makes the folders
@@ -66,7 +74,7 @@ void add_output(Files& files, const std::string& option, const std::string& path
 void require_outputs(const Files& files, bool dry = false);
 
 /// Whether a file begins as such a one does. A file that cannot be read does not.
-bool begins_as(const std::filesystem::path& path, Content content);
+bool begins_as(const std::filesystem::path& path, const Content& content);
 bool is_journal(const std::filesystem::path& path);
 
 /// "-o -" for a command whose results are one JSON document: it goes to standard output in place of the text, as with
@@ -76,6 +84,9 @@ void output_to_standard_output(std::string& output, std::string& format);
 /// Runs all of `writers` in their order. Where some throw an Error, throws one afterwards that names each failure once,
 /// with the exit code and the hint of the first.
 void write_outputs(const std::vector<std::function<void()>>& writers);
+
+/// --base: files or folders that are there.
+std::vector<std::filesystem::path> base_files(const std::vector<std::string>& bases);
 
 /// Writes the file. Other text that is there is kept under another name, which is noted.
 void write_kept(const std::filesystem::path& path, std::string_view text, const Terminal& terminal);

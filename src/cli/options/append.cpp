@@ -11,29 +11,21 @@
 #include "record/table/mergeable.h"
 
 namespace moetune {
-namespace {
-
-void require_appendable(const TunedTable& table, Backend& backend, Regime regime, const std::string& file) {
+std::vector<Cell> append_to(Whole& whole, const std::string& file, const Catalog& catalog, Backend& backend,
+                            Regime regime, const std::function<void(const std::string&)>& say) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) {
+    say(fmt::format("{} does not exist: --append begins a new table", file));
+    return whole.asked;
+  }
+  whole.before = read_table(file, catalog);
   try {
-    require_mergeable("tables", {table.device, table.environment, table.regime},
+    require_mergeable("tables", {whole.before->device, whole.before->environment, whole.before->regime},
                       {backend.device(), backend.environment(), regime});
   } catch (const Error& error) {
     throw Error(error.exit(), fmt::format("--append: no cell can join {}: {}", file, error.what()),
                 "name another table with -o, or tune all cells again without --append");
   }
-}
-
-}  // namespace
-
-std::vector<Cell> append_to(Whole& whole, const std::string& file, const Catalog& catalog, Backend& backend,
-                            Regime regime, const std::function<void(const std::string&)>& say) {
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) {
-    say(fmt::format("{} does not exist: --append begins a new table", file));
-    return whole.asked;
-  }
-  whole.before = read_table(file, catalog);
-  require_appendable(*whole.before, backend, regime, file);
   std::set<std::string> known;
   for (const Entry& entry : whole.before->entries)
     if (entry.complete && entry.skipped.empty()) known.insert(id(entry.cell));

@@ -29,6 +29,13 @@ Words projection_words() { return {"up", "down", "ffn"}; }
 Words op_words() { return {"fwd", "dx", "dw"}; }
 Words out_dtype_words() { return {"bf16", "fp16", "fp8"}; }
 
+// "--top-k" of "top_k".
+std::string option_name(std::string_view name) {
+  std::string option = fmt::format("--{}", name);
+  std::ranges::replace(option, '_', '-');
+  return option;
+}
+
 std::optional<int64_t> size_of(const std::string& text, std::string_view option, int64_t most) {
   if (text.empty()) return std::nullopt;
   return parse_integer(text, option, 1, most);
@@ -119,18 +126,12 @@ std::vector<int64_t> token_counts(const CellOptions& options) {
 
 // Of several ops and dtypes each takes the options that it knows; one that none of them knows is a mistake.
 void require_use_of(const CellOptions& options, std::span<const Op> ops, std::span<const Dtype> dtypes) {
-  const auto require = [&](bool asked, const char* option, Op op) {
-    if (asked && ops.size() > 1 && std::ranges::find(ops, op) == ops.end())  // of one op require_valid tells more
-      throw request_error(fmt::format("{} belongs to --op {}, which is not listed", option, name(op)));
-  };
-  const Fusion& fusion = options.fusion;
-  require(fusion.by_slot, "--by-slot", Op::fwd);
-  require(fusion.bias, "--bias", Op::fwd);
-  require(fusion.accumulate, "--accumulate", Op::dw);
-  require(fusion.fp32_dw, "--fp32-dw", Op::dw);
-  require(fusion.sum_slots, "--sum-slots", Op::dx);
-  require(fusion.weight_gradient, "--weight-gradient", Op::dx);
-  if (fusion.fp32_dw && !dtypes.empty() && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
+  if (ops.size() > 1)  // of one op require_valid tells more
+    for (const FusionPart& part : kFusionParts)
+      if (options.fusion.*part.on && part.only && std::ranges::find(ops, *part.only) == ops.end())
+        throw request_error(
+            fmt::format("{} belongs to --op {}, which is not listed", option_name(part.name), name(*part.only)));
+  if (options.fusion.fp32_dw && !dtypes.empty() && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
     throw request_error("--fp32-dw has no meaning for --dtype fp32", "dW of fp32 inputs is fp32");
 }
 
@@ -301,11 +302,7 @@ Words routing_words() {
 
 std::span<const CellOption> cell_options() { return kOptions; }
 
-std::string typed_name(const CellOption& option) {
-  std::string name = fmt::format("--{}", option.name);
-  std::ranges::replace(name, '_', '-');
-  return name;
-}
+std::string typed_name(const CellOption& option) { return option_name(option.name); }
 
 void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group(title);
@@ -427,11 +424,10 @@ std::vector<Cell> all_cells(const CellOptions& options) {
           for (const Op op : ops)
             for (const Layer& layer : layers_of(model, projection, op, tp, ep, dtypes, options)) {
               Shape shape{layer, op, fusion_of(with_gate(options), projection, both)};
-              if (op != Op::fwd && ops.size() > 1) shape.fusion.by_slot = shape.fusion.bias = false;
+              for (const FusionPart& part : kFusionParts)
+                if (ops.size() > 1 && part.only && part.only != op) shape.fusion.*part.on = false;
               if ((both || ops.size() > 1) && !takes_gates(projection, op, ops))
                 shape.fusion.silu = shape.fusion.gelu = shape.fusion.gpt_oss = shape.fusion.interleaved = false;
-              if (op != Op::dw && ops.size() > 1) shape.fusion.accumulate = shape.fusion.fp32_dw = false;
-              if (op != Op::dx && ops.size() > 1) shape.fusion.sum_slots = shape.fusion.weight_gradient = false;
               if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
               if (both && projection == Projection::down && layer.out_dtype == Dtype::fp8)
                 shape.layer.out_dtype = Dtype::bf16;
