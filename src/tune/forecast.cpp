@@ -59,6 +59,34 @@ void add_trials(Pace& pace, Comparison& trials, const std::string& cell, const s
   trials.add(sum, count * guess);
 }
 
+// The trials that the strategy usually asks for, as if the cells before this one had winners. Which winners doesn't
+// matter.
+int64_t usual_trials(const TuneRequest& request, const Problem& problem, const DeviceInfo& device,
+                     const std::shared_ptr<const Enumeration>& listed, const std::vector<Entry>& before) {
+  const std::vector<const Entry*> entries = pointers_to(before);
+  const bool lists = lists_candidates(request.strategy);
+  if (lists && !listed) return 0;
+  const auto domain = lists ? nullptr : std::make_shared<const Domain>(request.space, problem.shape, device);
+  const auto strategy = make_strategy(request.strategy, {.problem = problem,
+                                                         .device = device,
+                                                         .fallback = default_candidate(request.space, problem, device),
+                                                         .listed = listed,
+                                                         .domain = domain,
+                                                         .warm = warm_start(problem, entries),
+                                                         .blocks = request.blocks,
+                                                         .seed = request.seed});
+  const int64_t usual = strategy->usual_candidates();
+  return request.max_candidates > 0 ? std::min(usual, request.max_candidates) : usual;
+}
+
+int64_t candidates_in(const JournalContents& journal, const std::string& cell) {
+  std::set<Candidate> candidates;
+  const auto trials = journal.trials.find(cell);
+  if (trials == journal.trials.end()) return 0;
+  for (const Trial& trial : trials->second) candidates.insert(trial.candidate);
+  return std::ssize(candidates);
+}
+
 }  // namespace
 
 Pace pace_of(const JournalContents& journal) {
@@ -95,38 +123,6 @@ double forecast_seconds(const CellWorkload& cell, const Pace& pace, const Device
   return static_cast<double>(cell.trials) * seconds(pace.trial, pace.trial_scale, guessed_seconds.trial) +
          seconds(pace.final, pace.final_scale, guessed_seconds.final);
 }
-
-namespace {
-
-// The trials that the strategy usually asks for, as if the cells before this one had winners. Which winners doesn't
-// matter.
-int64_t usual_trials(const TuneRequest& request, const Problem& problem, const DeviceInfo& device,
-                     const std::shared_ptr<const Enumeration>& listed, const std::vector<Entry>& before) {
-  const std::vector<const Entry*> entries = pointers_to(before);
-  const bool lists = lists_candidates(request.strategy);
-  if (lists && !listed) return 0;
-  const auto domain = lists ? nullptr : std::make_shared<const Domain>(request.space, problem.shape, device);
-  const auto strategy = make_strategy(request.strategy, {.problem = problem,
-                                                         .device = device,
-                                                         .fallback = default_candidate(request.space, problem, device),
-                                                         .listed = listed,
-                                                         .domain = domain,
-                                                         .warm = warm_start(problem, entries),
-                                                         .blocks = request.blocks,
-                                                         .seed = request.seed});
-  const int64_t usual = strategy->usual_candidates();
-  return request.max_candidates > 0 ? std::min(usual, request.max_candidates) : usual;
-}
-
-int64_t candidates_in(const JournalContents& journal, const std::string& cell) {
-  std::set<Candidate> candidates;
-  const auto trials = journal.trials.find(cell);
-  if (trials == journal.trials.end()) return 0;
-  for (const Trial& trial : trials->second) candidates.insert(trial.candidate);
-  return std::ssize(candidates);
-}
-
-}  // namespace
 
 RunForecast forecast_run(const TuneRequest& request, const DeviceInfo& device,
                          const std::vector<std::shared_ptr<const Enumeration>>& listed, const JournalContents& journal,

@@ -72,6 +72,17 @@ void append_round(Rounds& rounds, size_t who, const Block& block) {
   rounds.seconds[who].push_back(block.seconds);
 }
 
+Estimate ratio_by_looks(const Rounds& rounds, const std::vector<double>& above, const std::vector<double>& below) {
+  if (rounds.looks.size() < kFewest) return paired_ratio(above, below);
+  std::vector<double> medians;
+  for (size_t look = 0, at = 0; look < rounds.looks.size(); at += rounds.looks[look++]) {
+    std::vector<double> ratios;
+    for (size_t i = at; i < at + rounds.looks[look]; ++i) ratios.push_back(above[i] / below[i]);
+    medians.push_back(median(ratios));
+  }
+  return paired_ratio(medians, std::vector<double>(medians.size(), 1));
+}
+
 }  // namespace
 
 Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const SampleRequest& request, Quiet& quiet) {
@@ -145,21 +156,6 @@ Estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b
   const Estimate log = bootstrap_median(logs, confidence);
   return {std::exp(log.value), std::exp(log.low), std::exp(log.high), log.samples};
 }
-
-namespace {
-
-Estimate ratio_by_looks(const Rounds& rounds, const std::vector<double>& above, const std::vector<double>& below) {
-  if (rounds.looks.size() < kFewest) return paired_ratio(above, below);
-  std::vector<double> medians;
-  for (size_t look = 0, at = 0; look < rounds.looks.size(); at += rounds.looks[look++]) {
-    std::vector<double> ratios;
-    for (size_t i = at; i < at + rounds.looks[look]; ++i) ratios.push_back(above[i] / below[i]);
-    medians.push_back(median(ratios));
-  }
-  return paired_ratio(medians, std::vector<double>(medians.size(), 1));
-}
-
-}  // namespace
 
 Estimate paired_ratio(const Rounds& rounds, size_t a, size_t b) {
   return ratio_by_looks(rounds, rounds.seconds[a], rounds.seconds[b]);

@@ -38,12 +38,14 @@ const std::vector<Model>& model_presets();
 
 /// A preset by name or alias, or the model of a config.json or a file of moetune.model/1 where `name` ends in .json or
 /// names a file or a folder that contains a config.json. A model whose expert layers differ is one for each kind of
-/// them, and NAME#2 the second of these. Sizes of `given` that aren't 0 stand in place of the model's. Errors name the nearest preset.
+/// them, and NAME#2 the second of these. Sizes of `given` that aren't 0 stand in place of the model's. Errors name the
+/// nearest preset.
 std::vector<Model> find_models(const std::string& name, const Model& given = {});
 /// The first of them.
 Model find_model(const std::string& name);
 
-/// The file that find_model reads for this name, whether it is there or not; empty for a preset and for any other word.
+/// The file that find_model reads for this name, whether it is there or not; empty for a preset and for any other
+/// word.
 std::filesystem::path model_file(const std::string& name);
 
 /// Whether it looks like such a file: it names its type or has a field for the number of experts.

@@ -51,7 +51,7 @@ Problem make_problem(const Cell& cell) {
   require_valid(cell.shape);
   const Layer& layer = cell.shape.layer;
   const Routing whole =
-      generate_routing(cell.routing, cell.tokens, layer.experts + layer.zero_experts, layer.top_k, 1, cell.seed);
+      generate_routing(cell.routing, cell.tokens, layer.experts + layer.zero_experts, layer.top_k, cell.seed);
   return {cell.shape, first_experts(whole, layer.local_experts()), cell.seed};
 }
 

@@ -145,6 +145,16 @@ ScaledBlock scaled_block(const Product& p, const Operand& operand) {
   return {scales.kind == ScaleKind::channel ? 1 : matrix_rows(p, operand), operand.columns};
 }
 
+constexpr double kGptOssSlope = 1.702, kGptOssLimit = 7;
+double sigmoid(double value) { return 1 / (1 + std::exp(-value)); }
+
+float stored_with(uint64_t seed, const Operand& operand, Values values, int64_t index, int most = 4) {
+  const Dtype dtype = operand.type.dtype;
+  const float spread = values == Values::integer ? 1.0f : dtype == Dtype::int8 ? 32.0f : bits(dtype) == 4 ? 3.0f : 1.0f;
+  return round_to(dtype,
+                  spread * operand_value(values, seed, stream_of(operand.matrix), static_cast<uint64_t>(index), most));
+}
+
 }  // namespace
 
 std::string_view name(LayerMatrix matrix) {
@@ -217,11 +227,6 @@ bool weights_result(const Product& product) { return weighs_result(product.weigh
 
 bool sums_slots(const Product& product) { return product.d.order == RowOrder::by_token; }
 
-namespace {
-constexpr double kGptOssSlope = 1.702, kGptOssLimit = 7;
-double sigmoid(double value) { return 1 / (1 + std::exp(-value)); }
-}  // namespace
-
 Slopes slopes(Activation activation, double gate, double up) {
   constexpr double kRootOf2Pi = 2.5066282746310002;
   if (activation == Activation::gelu) {
@@ -272,16 +277,13 @@ bool takes_another_pass(const Product& product) {
 }
 
 Product before_last_pass(const Product& product) {
-  Product first = product;
-  if (!takes_another_pass(product)) return first;
+  if (!takes_another_pass(product)) return product;
+  Product first = without_finish(product);
   first.d.order = RowOrder::in_place;
   first.d.rows = routed_rows(product);
   first.d.type = plain_type(Dtype::fp32);
-  first.d.columns = product.n;
   first.weighting = Weighting::none;
   first.weight_gradient.reset();
-  first.gate_gradient.reset();
-  first.activation = Activation::none, first.interleaved = false;
   return first;
 }
 
@@ -352,15 +354,6 @@ int most_integer(const Product& product, const Operand& operand) {
   const bool wide = operand.type.dtype == Dtype::fp8 && !product.fast_sums && product.d.type.dtype != Dtype::fp16;
   return wide ? 16 : 4;
 }
-
-namespace {
-float stored_with(uint64_t seed, const Operand& operand, Values values, int64_t index, int most = 4) {
-  const Dtype dtype = operand.type.dtype;
-  const float spread = values == Values::integer ? 1.0f : dtype == Dtype::int8 ? 32.0f : bits(dtype) == 4 ? 3.0f : 1.0f;
-  return round_to(dtype,
-                  spread * operand_value(values, seed, stream_of(operand.matrix), static_cast<uint64_t>(index), most));
-}
-}  // namespace
 
 float stored_value(const Product& product, const Operand& operand, Values values, int64_t index) {
   return stored_with(product.seed, operand, values, index, most_integer(product, operand));

@@ -37,7 +37,7 @@ TEST(MakeProblem, FollowsItsCell) {
   const Problem problem = make_problem(cell("zipf:1", 100));
   EXPECT_EQ(problem.rows(), 400);
   EXPECT_EQ(problem.seed, 3u);
-  EXPECT_EQ(problem.routing, generate_routing(parse_routing("zipf:1"), 100, 16, 4, 1, 3));
+  EXPECT_EQ(problem.routing, generate_routing(parse_routing("zipf:1"), 100, 16, 4, 3));
 }
 TEST(MakeProblem, KeepsTheRowsOfItsRank) {
   const Problem problem = make_problem(cell("uniform", 100, 4));

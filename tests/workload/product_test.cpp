@@ -550,7 +550,7 @@ TEST(Product, ThatSumsSlotsWritesEveryTokenOnce) {
   EXPECT_EQ(flops(summed), flops(by_slot));
   Problem one_rank = small(Op::dx, {.permute_x = true, .sum_slots = true});
   one_rank.shape.layer.ep = 4;  // the expert of 3 rows
-  one_rank.routing = shard(one_rank.routing, 4);
+  one_rank.routing = first_experts(one_rank.routing, 1);
   EXPECT_EQ(bytes(product_of(one_rank)), 2.0 * (60 + 3 * 6 + 3 * 10) + 4 * (1 + 3));
   one_rank.routing.m_sizes = {0}, one_rank.routing.gather_indices.clear();
   EXPECT_EQ(bytes(product_of(one_rank)), 2.0 * 3 * 10 + 4);  // zeros
@@ -566,7 +566,7 @@ TEST(TileOccupancy, CountsPaddedTiles) {
     EXPECT_DOUBLE_EQ(of(routing, 1, op), 1);
     EXPECT_DOUBLE_EQ(of(routing, 128, op), 34.0 / (3 * 128));
   }
-  EXPECT_DOUBLE_EQ(of(shard(routing_from_rows({0, 3}, 3, 1), 2), 16), 1);
+  EXPECT_DOUBLE_EQ(of(first_experts(routing_from_rows({0, 3}, 3, 1), 1), 16), 1);
 }
 TEST(TileOccupancy, OfDwIsThatOfItsOwnRows) {
   EXPECT_DOUBLE_EQ(tile_occupancy(product(Op::dw), 4), 6.0 / 8);

@@ -11,7 +11,7 @@ using Rows = std::vector<int64_t>;
 // One of two ranks: experts of 3, 0 rows of 4 tokens with top_k 2.
 Product product(Op op, Fusion fusion) {
   const Layer layer{.model = "custom", .experts = 4, .top_k = 2, .n = 6, .k = 10, .ep = 2};
-  return product_of(Problem{{layer, op, fusion}, shard(routing_from_rows({3, 0, 2, 3}, 4, 2), 2), 5});
+  return product_of(Problem{{layer, op, fusion}, first_experts(routing_from_rows({3, 0, 2, 3}, 4, 2), 2), 5});
 }
 const Fusion kSummed{.permute_x = true, .sum_slots = true};
 const Fusion kWithGradient{.permute_y = true, .topk_weights = true, .weight_gradient = true};

@@ -36,9 +36,9 @@ std::string option_name(std::string_view name) {
   return option;
 }
 
-std::optional<int64_t> size_of(const std::string& text, std::string_view option, int64_t most) {
-  if (text.empty()) return std::nullopt;
-  return parse_integer(text, option, 1, most);
+// 0 where it is not given.
+int64_t size_of(const std::string& text, std::string_view option, int64_t most) {
+  return text.empty() ? 0 : parse_integer(text, option, 1, most);
 }
 
 std::vector<int64_t> integers(const std::string& text, std::string_view option, int64_t most) {
@@ -59,18 +59,14 @@ Model model_of_sizes(const CellOptions& options, Model model, int64_t n, int64_t
 }
 
 std::vector<Model> models_of(const CellOptions& options) {
-  const auto experts = size_of(options.experts, "--experts", kMaxExperts);
-  const auto top_k = size_of(options.top_k, "--top-k", kMaxExperts);
-  const auto hidden = size_of(options.hidden, "--hidden", kMaxSide);
-  const auto intermediate = size_of(options.intermediate, "--intermediate", kMaxSide);
-  const auto n = size_of(options.n, "--n", kMaxSide), k = size_of(options.k, "--k", kMaxSide);
   const Model given{.name = "custom",
                     .architecture = {},
                     .aliases = {},
-                    .experts = experts.value_or(0),
-                    .top_k = top_k.value_or(0),
-                    .hidden = hidden.value_or(0),
-                    .intermediate = intermediate.value_or(0)};
+                    .experts = size_of(options.experts, "--experts", kMaxExperts),
+                    .top_k = size_of(options.top_k, "--top-k", kMaxExperts),
+                    .hidden = size_of(options.hidden, "--hidden", kMaxSide),
+                    .intermediate = size_of(options.intermediate, "--intermediate", kMaxSide)};
+  const int64_t n = size_of(options.n, "--n", kMaxSide), k = size_of(options.k, "--k", kMaxSide);
   if (!options.models.empty()) {
     std::vector<Model> models;
     if (n || k)
@@ -79,19 +75,18 @@ std::vector<Model> models_of(const CellOptions& options) {
       for (Model& model : find_models(name, given)) models.push_back(std::move(model));
     return models;
   }
-  if ((n || k) && (hidden || intermediate))
+  if ((n || k) && (given.hidden || given.intermediate))
     throw request_error("--n and --k exclude --hidden and --intermediate", "give one of the two pairs");
   const std::string example =
       "such as --experts 64 --top-k 8 --n 1536 --k 2048, or --model NAME ('moetune list models')";
-  if (!experts && !top_k && !n && !k && !hidden && !intermediate) throw request_error("no layer is given", example);
-  for (const auto& [value, option] : {std::pair{experts, "--experts"}, {top_k, "--top-k"}})
+  const bool by_width = given.hidden || given.intermediate;
+  if (!given.experts && !given.top_k && !n && !k && !by_width) throw request_error("no layer is given", example);
+  for (const auto& [value, option] : {std::pair{given.experts, "--experts"},
+                                      {given.top_k, "--top-k"},
+                                      {by_width ? given.hidden : n, by_width ? "--hidden" : "--n"},
+                                      {by_width ? given.intermediate : k, by_width ? "--intermediate" : "--k"}})
     if (!value) throw request_error(fmt::format("{} is missing", option), example);
-  if (hidden && intermediate) return {given};
-  if (hidden || intermediate)
-    throw request_error(fmt::format("{} is missing", hidden ? "--intermediate" : "--hidden"), example);
-  for (const auto& [value, option] : {std::pair{n, "--n"}, {k, "--k"}})
-    if (!value) throw request_error(fmt::format("{} is missing", option), example);
-  return {model_of_sizes(options, given, *n, *k)};
+  return {by_width ? given : model_of_sizes(options, given, n, k)};
 }
 
 // The fusions that the options set, --gated too.
@@ -215,9 +210,8 @@ void add_cells(const Shape& shape, const std::vector<RoutingSpec>& routings, con
 
 // The cells of a suite's parts, each once; with --tokens those of these counts.
 std::vector<Cell> suite_cells(const CellOptions& options) {
-  CellOptions alone;
-  alone.suite = options.suite, alone.seed = options.seed, alone.tokens = options.tokens;
-  alone.filter = options.filter;
+  const CellOptions alone{
+      .tokens = options.tokens, .seed = options.seed, .suite = options.suite, .filter = options.filter};
   if (options != alone)
     throw request_error("--suite excludes the other options of cells except --tokens, --seed and --filter",
                         "copy the suite's file, change the copy and give it to --suite");
@@ -239,6 +233,104 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
     throw request_error(
         fmt::format("--tokens {}: the suite '{}' has no such cells", fmt::join(counts, ","), options.suite));
   return cells;
+}
+
+bool is_ffn(const CellOptions& options) {
+  const std::vector<std::string> words = list_words(options.projections, "--projection", {});
+  return std::ranges::find(words, kFfn) != words.end();
+}
+
+// --projection ffn as the options of its two cells.
+CellOptions parts_of_ffn(CellOptions options) {
+  if (list_words(options.projections, "--projection", {}).size() > 1)
+    throw request_error("--projection ffn is up and down already", "leave the others out");
+  if (list_words(options.ops, "--op", {"fwd"}) != std::vector<std::string>{"fwd"})
+    throw request_error("--projection ffn is fwd alone", "--projection up,down --op fwd,dx,dw makes a training step");
+  options.projections = {"up", "down"};
+  if (options.gated.empty()) options.gated = "silu";
+  options.fusion.permute_x = options.fusion.topk_weights = true;
+  options.fusion.permute_y = !options.fusion.by_slot;
+  return options;
+}
+
+std::vector<Cell> all_cells(const CellOptions& options) {
+  if (!options.suite.empty()) return suite_cells(options);
+  if (is_ffn(options)) {
+    const CellOptions parts = parts_of_ffn(options);
+    for (const Model& model : models_of(parts))
+      if (!model.gated)
+        throw request_error(fmt::format("--projection ffn: the experts of {} have no gate, and no kernel has their "
+                                        "activation",
+                                        model.name),
+                            "tune them apart with --projection up,down");
+    const std::vector<Cell> cells = all_cells(parts);
+    const Shape* known = nullptr;
+    for (const Cell& cell : cells) {
+      if (known && *known == cell.shape) continue;
+      known = &cell.shape;
+      const auto fits = [&](const Cell& other) { return feeds(*known, other.shape) || feeds(other.shape, *known); };
+      if (std::ranges::none_of(cells, fits))
+        throw request_error(
+            fmt::format("--projection ffn: down of {} does not read what up writes: a pass quantises it",
+                        format_word(known->layer)),
+            "tune them apart with --projection up,down, or of fp8 in blocks add --out-dtype fp8");
+    }
+    return cells;
+  }
+  const std::vector<Projection> projections =
+      mapped(list_words(options.projections, "--projection", {"up"}), parse_projection);
+  const bool both = std::ranges::find(projections, Projection::up) != projections.end() &&
+                    std::ranges::find(projections, Projection::down) != projections.end();
+  const std::vector<Op> ops = mapped(list_words(options.ops, "--op", {"fwd"}), parse_op);
+  const std::vector<Dtype> dtypes = mapped(list_words(options.dtypes, "--dtype", {}), parse_dtype);
+  const auto routings = mapped(list_words(options.routings, "--routing", {"uniform"}), parse_routing);
+  const std::vector<int64_t> tokens = token_counts(options);
+  const uint64_t seed = seed_of(options);
+
+  require_use_of(options, ops, dtypes);
+
+  std::vector<Cell> cells;
+  std::set<std::string> known;
+  for (const Model& model : models_of(options))
+    for (const int64_t tp : integers(options.tp, "--tp", kMaxSide))
+      for (const int64_t ep : integers(options.ep, "--ep", kMaxExperts))
+        for (const Projection projection : projections)
+          for (const Op op : ops)
+            for (const Layer& layer : layers_of(model, projection, op, tp, ep, dtypes, options)) {
+              Shape shape{layer, op, fusion_of(with_gate(options), projection, both)};
+              for (const FusionPart& part : kFusionParts)
+                if (ops.size() > 1 && part.only && part.only != op) shape.fusion.*part.on = false;
+              if ((both || ops.size() > 1) && !takes_gates(projection, op, ops))
+                shape.fusion.silu = shape.fusion.gelu = shape.fusion.gpt_oss = shape.fusion.interleaved = false;
+              if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
+              if (both && projection == Projection::down && layer.out_dtype == Dtype::fp8)
+                shape.layer.out_dtype = Dtype::bf16;
+              require_valid(shape);
+              add_cells(shape, routings, tokens, seed, known, cells);
+            }
+  require_use_by(cells, options);
+  return cells;
+}
+
+// Nothing where it is no expression. The standard library says neither where nor, for people, why.
+std::optional<std::regex> expression_of(const std::string& pattern) {
+  try {
+    return std::regex(pattern);
+  } catch (const std::regex_error&) {
+    return std::nullopt;
+  }
+}
+
+constexpr std::pair<char, const char*> kFaults[] = {
+    {'(', "a '(' without ')'"},
+    {')', "a ')' without '('"},
+    {'[', "a '[' without ']', or a range in it that ends before it begins"},
+    {'{', "a '{' that begins no count such as {2} or {2,3}"},
+    {'\\', "a '\\' that does not stand before a letter or sign with a meaning"}};
+
+const char* fault_at(char letter) {
+  const auto found = std::ranges::find(kFaults, letter, &std::pair<char, const char*>::first);
+  return found == std::end(kFaults) ? "nothing that could be repeated stands before it" : found->second;
 }
 
 using Options = CellOptions;
@@ -321,36 +413,6 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title) {
   set.group("Options");
 }
 
-namespace {
-
-// Nothing where it is no expression. The standard library says neither where nor, for people, why.
-std::optional<std::regex> expression_of(const std::string& pattern) {
-  try {
-    return std::regex(pattern);
-  } catch (const std::regex_error&) {
-    return std::nullopt;
-  }
-}
-
-const char* fault_at(char letter) {
-  switch (letter) {
-    case '(':
-      return "a '(' without ')'";
-    case ')':
-      return "a ')' without '('";
-    case '[':
-      return "a '[' without ']', or a range in it that ends before it begins";
-    case '{':
-      return "a '{' that begins no count such as {2} or {2,3}";
-    case '\\':
-      return "a '\\' that does not stand before a letter or sign with a meaning";
-    default:
-      return "nothing that could be repeated stands before it";
-  }
-}
-
-}  // namespace
-
 Filter::Filter(const std::string& pattern) {
   if (pattern.empty()) return;
   if ((pattern_ = expression_of(pattern))) return;
@@ -359,85 +421,6 @@ Filter::Filter(const std::string& pattern) {
   throw request_error(fmt::format("--filter: '{}' is not a regular expression: at column {}, '{}': {}", pattern,
                                   good + 1, pattern.substr(good), fault_at(pattern[good])));
 }
-
-namespace {
-bool is_ffn(const CellOptions& options) {
-  const std::vector<std::string> words = list_words(options.projections, "--projection", {});
-  return std::ranges::find(words, kFfn) != words.end();
-}
-
-// --projection ffn as the options of its two cells.
-CellOptions parts_of_ffn(CellOptions options) {
-  if (list_words(options.projections, "--projection", {}).size() > 1)
-    throw request_error("--projection ffn is up and down already", "leave the others out");
-  if (list_words(options.ops, "--op", {"fwd"}) != std::vector<std::string>{"fwd"})
-    throw request_error("--projection ffn is fwd alone", "--projection up,down --op fwd,dx,dw makes a training step");
-  options.projections = {"up", "down"};
-  if (options.gated.empty()) options.gated = "silu";
-  options.fusion.permute_x = options.fusion.topk_weights = true;
-  options.fusion.permute_y = !options.fusion.by_slot;
-  return options;
-}
-
-std::vector<Cell> all_cells(const CellOptions& options) {
-  if (!options.suite.empty()) return suite_cells(options);
-  if (is_ffn(options)) {
-    const CellOptions parts = parts_of_ffn(options);
-    for (const Model& model : models_of(parts))
-      if (!model.gated)
-        throw request_error(fmt::format("--projection ffn: the experts of {} have no gate, and no kernel has their "
-                                        "activation",
-                                        model.name),
-                            "tune them apart with --projection up,down");
-    const std::vector<Cell> cells = all_cells(parts);
-    const Shape* known = nullptr;
-    for (const Cell& cell : cells) {
-      if (known && *known == cell.shape) continue;
-      known = &cell.shape;
-      const auto fits = [&](const Cell& other) { return feeds(*known, other.shape) || feeds(other.shape, *known); };
-      if (std::ranges::none_of(cells, fits))
-        throw request_error(
-            fmt::format("--projection ffn: down of {} does not read what up writes: a pass quantises it",
-                        format_word(known->layer)),
-            "tune them apart with --projection up,down, or of fp8 in blocks add --out-dtype fp8");
-    }
-    return cells;
-  }
-  const std::vector<Projection> projections =
-      mapped(list_words(options.projections, "--projection", {"up"}), parse_projection);
-  const bool both = std::ranges::find(projections, Projection::up) != projections.end() &&
-                    std::ranges::find(projections, Projection::down) != projections.end();
-  const std::vector<Op> ops = mapped(list_words(options.ops, "--op", {"fwd"}), parse_op);
-  const std::vector<Dtype> dtypes = mapped(list_words(options.dtypes, "--dtype", {}), parse_dtype);
-  const auto routings = mapped(list_words(options.routings, "--routing", {"uniform"}), parse_routing);
-  const std::vector<int64_t> tokens = token_counts(options);
-  const uint64_t seed = seed_of(options);
-
-  require_use_of(options, ops, dtypes);
-
-  std::vector<Cell> cells;
-  std::set<std::string> known;
-  for (const Model& model : models_of(options))
-    for (const int64_t tp : integers(options.tp, "--tp", kMaxSide))
-      for (const int64_t ep : integers(options.ep, "--ep", kMaxExperts))
-        for (const Projection projection : projections)
-          for (const Op op : ops)
-            for (const Layer& layer : layers_of(model, projection, op, tp, ep, dtypes, options)) {
-              Shape shape{layer, op, fusion_of(with_gate(options), projection, both)};
-              for (const FusionPart& part : kFusionParts)
-                if (ops.size() > 1 && part.only && part.only != op) shape.fusion.*part.on = false;
-              if ((both || ops.size() > 1) && !takes_gates(projection, op, ops))
-                shape.fusion.silu = shape.fusion.gelu = shape.fusion.gpt_oss = shape.fusion.interleaved = false;
-              if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
-              if (both && projection == Projection::down && layer.out_dtype == Dtype::fp8)
-                shape.layer.out_dtype = Dtype::bf16;
-              require_valid(shape);
-              add_cells(shape, routings, tokens, seed, known, cells);
-            }
-  require_use_by(cells, options);
-  return cells;
-}
-}  // namespace
 
 std::vector<Cell> make_cells(const CellOptions& options) {
   std::vector<Cell> cells = all_cells(options);

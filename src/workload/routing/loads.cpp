@@ -173,22 +173,18 @@ std::vector<int32_t> apportion(const std::vector<double>& weights, int64_t total
   return rows;
 }
 
-bool draws_loads(const RoutingSpec& spec) {
-  constexpr std::string_view kNames[] = {"balanced", "single", "powerlaw", "lognormal", "dirichlet", "maxmean"};
-  return std::find(std::begin(kNames), std::end(kNames), spec.name) != std::end(kNames);
-}
-
 std::vector<int32_t> draw_loads(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k,
                                 uint64_t seed) {
   const int64_t total = tokens * top_k;
   if (spec.name == "balanced") return balanced(total, experts);
   if (spec.name == "single") return single(tokens, experts, top_k);
-  const double parameter = spec.parameters.at(0);
-  const std::vector<double> weights = spec.name == "powerlaw"    ? powerlaw(parameter, tokens, experts, seed)
-                                      : spec.name == "lognormal" ? exponentials(normals(experts, seed), parameter)
-                                      : spec.name == "dirichlet"
-                                          ? dirichlet_of_factor(parameter, experts, seed)
-                                          : lognormal_of_max_over_mean(parameter, tokens, experts, top_k, seed);
+  const double parameter = spec.parameters.empty() ? 0 : spec.parameters[0];
+  std::vector<double> weights;
+  if (spec.name == "powerlaw") weights = powerlaw(parameter, tokens, experts, seed);
+  if (spec.name == "lognormal") weights = exponentials(normals(experts, seed), parameter);
+  if (spec.name == "dirichlet") weights = dirichlet_of_factor(parameter, experts, seed);
+  if (spec.name == "maxmean") weights = lognormal_of_max_over_mean(parameter, tokens, experts, top_k, seed);
+  if (weights.empty()) return {};
   return apportion(weights, total, tokens);
 }
 

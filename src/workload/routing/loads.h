@@ -13,10 +13,8 @@ namespace moetune {
 /// numbers where no weight is left. Needs total <= cap * weights.size().
 std::vector<int32_t> apportion(const std::vector<double>& weights, int64_t total, int64_t cap);
 
-/// The kinds that draw loads: balanced, single, powerlaw, lognormal, dirichlet, maxmean.
-bool draws_loads(const RoutingSpec& spec);
-
-/// Rows per expert for such a kind: [experts], summing to tokens * top_k, none over `tokens`.
+/// Rows per expert for the kinds that draw loads (balanced, single, powerlaw, lognormal, dirichlet, maxmean):
+/// [experts], summing to tokens * top_k, none over `tokens`. Empty for others.
 std::vector<int32_t> draw_loads(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed);
 
 /// Chosen experts [tokens * top_k], none twice in a token, for the kinds uniform, zipf, hot and grouped.

@@ -119,12 +119,6 @@ Routing routing_from_ids(const std::vector<int32_t>& topk_ids, int64_t tokens, i
   return routing;
 }
 
-Routing shard(const Routing& routing, int64_t ep) {
-  const int64_t experts = static_cast<int64_t>(routing.m_sizes.size());
-  if (ep < 1 || experts % ep != 0) throw request_error(fmt::format("ep {} does not divide {} experts", ep, experts));
-  return first_experts(routing, experts / ep);
-}
-
 Routing first_experts(const Routing& routing, int64_t experts) {
   const auto end = routing.m_sizes.begin() + experts;
   const auto rows = std::accumulate(routing.m_sizes.begin(), end, int64_t{0});

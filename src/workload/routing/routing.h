@@ -57,10 +57,9 @@ inline constexpr int64_t kMaxRows = int64_t{1} << 28;
 void require_sizes(int64_t tokens, int64_t experts, int64_t top_k);
 
 /// A pure function of its arguments: the same bits on every machine. No token gets an expert twice.
-/// experts, top_k and tokens as in the whole model; for ep > 1 the routing is that of the whole model and the result
-/// has the rows of rank 0's experts. Errors: top_k > experts, tokens < 1 (Exit::request), a trace that does not fit.
-Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, int64_t ep,
-                         uint64_t seed);
+/// experts, top_k and tokens as in the whole model. Errors: top_k > experts, tokens < 1 (Exit::request), a trace that
+/// does not fit.
+Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed);
 
 /// A trace that names no layer -> one spec a recorded layer, in the file's order; any other spec -> itself.
 /// experts and top_k are those of the layer of the sweep. Errors: the trace cannot be read or does not fit.
@@ -91,8 +90,6 @@ Routing routing_from_ids(const std::vector<int32_t>& topk_ids, int64_t tokens, i
 
 /// The part of a routing that falls on experts [0, experts).
 Routing first_experts(const Routing& routing, int64_t experts);
-/// The part of a whole-model routing that falls on experts [0, experts / ep).
-Routing shard(const Routing& routing, int64_t ep);
 
 Json to_json(const Routing& routing);
 Routing routing_from_json(const JsonAt& json);

@@ -54,7 +54,8 @@ Routing whole_model(const RoutingSpec& spec, int64_t tokens, int64_t experts, in
   if (spec.name == "trace") return from_trace(spec, tokens, experts, top_k);
   // A spec that code built may lack numbers or have wrong ones: its text is parsed and checked as a user's.
   const RoutingSpec checked = parse_routing(text(spec));
-  if (draws_loads(checked)) return routing_from_rows(draw_loads(checked, tokens, experts, top_k, seed), tokens, top_k);
+  const std::vector<int32_t> loads = draw_loads(checked, tokens, experts, top_k, seed);
+  if (!loads.empty()) return routing_from_rows(loads, tokens, top_k);
   return routing_from_ids(draw_expert_choices(checked, tokens, experts, top_k, seed), tokens, top_k, experts);
 }
 
@@ -114,13 +115,11 @@ std::vector<int32_t> scale_rows(const std::vector<int32_t>& m_sizes, int64_t tok
   return apportion(std::vector<double>(m_sizes.begin(), m_sizes.end()), rows, tokens);
 }
 
-Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, int64_t ep,
-                         uint64_t seed) {
+Routing generate_routing(const RoutingSpec& spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed) {
   require_sizes(tokens, experts, top_k);
   require_sizes(tokens, experts - spec.shared, top_k - spec.shared);
-  Routing routing = whole_model(spec, tokens, experts - spec.shared, top_k - spec.shared, seed);
-  if (spec.shared > 0) routing = with_shared(routing, spec.shared);
-  return ep == 1 ? routing : shard(routing, ep);
+  const Routing routing = whole_model(spec, tokens, experts - spec.shared, top_k - spec.shared, seed);
+  return spec.shared > 0 ? with_shared(routing, spec.shared) : routing;
 }
 
 std::vector<RoutingSpec> expand(const RoutingSpec& spec, int64_t experts, int64_t top_k) {

@@ -16,9 +16,8 @@
 namespace moetune {
 namespace {
 
-Routing generate(std::string_view spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed = 1,
-                 int64_t ep = 1) {
-  return generate_routing(parse_routing(spec), tokens, experts, top_k, ep, seed);
+Routing generate(std::string_view spec, int64_t tokens, int64_t experts, int64_t top_k, uint64_t seed = 1) {
+  return generate_routing(parse_routing(spec), tokens, experts, top_k, seed);
 }
 
 std::vector<int32_t> descending_rows(const Routing& routing) {
@@ -83,7 +82,7 @@ TEST(Balanced, DiffersByOneRowAtMostInEveryRank) {
     const std::vector<int32_t> rows = descending_rows(generate("balanced", tokens, experts, top_k));
     EXPECT_LE(rows.front() - rows.back(), 1);
   }
-  EXPECT_EQ(generate("balanced", 1, 128, 8, 1, 8).rows(), 1);  // 8 rows over 8 ranks
+  EXPECT_EQ(first_experts(generate("balanced", 1, 128, 8), 16).rows(), 1);  // 8 rows over 8 ranks
 }
 TEST(Uniform, SpreadsEvenlyAndRandomly) {
   const RoutingFigures found = figures(generate("uniform", 8192, 64, 4));
@@ -200,28 +199,19 @@ TEST(Single, FillsTheFirstTopKExperts) {
   EXPECT_EQ(generate("single", 9, 5, 2).m_sizes, (std::vector<int32_t>{9, 9, 0, 0, 0}));
 }
 
-// ---- sharding, errors, speed, pinned results
-
-class Sharded : public testing::TestWithParam<const char*> {};
-TEST_P(Sharded, IsTheShardOfTheWholeModel) {
-  const Routing whole = generate(GetParam(), 100, 32, 4, 3);
-  EXPECT_EQ(generate(GetParam(), 100, 32, 4, 3, 4), shard(whole, 4));
-}
-INSTANTIATE_TEST_SUITE_P(Kinds, Sharded, testing::Values("balanced", "uniform", "zipf", "lognormal", "hot", "single"));
+// ---- errors, speed, pinned results
 
 TEST(GenerateRouting, RefusesSizesThatDoNotFit) {
   EXPECT_EQ(error_of([] { generate("uniform", 0, 8, 2); }).what, "tokens is 0, it must be at least 1");
   EXPECT_EQ(error_of([] { generate("uniform", 4, 8, 9); }).what, "top_k 9 is more than the 8 experts");
-  EXPECT_EQ(error_of([] { generate("uniform", 4, 8, 2, 1, 3); }).what, "ep 3 does not divide 8 experts");
-  EXPECT_EQ(error_of([] { generate("uniform", 4, 8, 2, 1, 0); }).what, "ep 0 does not divide 8 experts");
 }
 TEST(GenerateRouting, ChecksSpecsMadeByHand) {
   EXPECT_EQ(error_of([] {
-              generate_routing({"zipf", {-4}, "", ""}, 4, 8, 2, 1, 0);
+              generate_routing({"zipf", {-4}, "", ""}, 4, 8, 2, 0);
             }).what,
             "routing 'zipf:-4': a is -4, outside 0 to 10");
-  EXPECT_EQ(error_of([] { generate_routing({"zopf", {}, "", ""}, 4, 8, 2, 1, 0); }).what, "unknown routing 'zopf'");
-  EXPECT_EQ(generate_routing({"zipf", {}, "", ""}, 4, 8, 2, 1, 0), generate("zipf:1", 4, 8, 2, 0));
+  EXPECT_EQ(error_of([] { generate_routing({"zopf", {}, "", ""}, 4, 8, 2, 0); }).what, "unknown routing 'zopf'");
+  EXPECT_EQ(generate_routing({"zipf", {}, "", ""}, 4, 8, 2, 0), generate("zipf:1", 4, 8, 2, 0));
 }
 TEST(GenerateRouting, IsFastForLargeModels) {
   const auto start = std::chrono::steady_clock::now();

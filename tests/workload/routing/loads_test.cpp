@@ -56,11 +56,10 @@ TEST(Apportion, KeepsTheOrderOfWeights) {
   }
 }
 
-TEST(DrawsLoads, SaysWhichKindsDo) {
-  EXPECT_TRUE(draws_loads(parse_routing("maxmean:4")));
-  EXPECT_TRUE(draws_loads(parse_routing("balanced")));
-  EXPECT_FALSE(draws_loads(parse_routing("zipf")));
-  EXPECT_FALSE(draws_loads(parse_routing("trace:x")));
+TEST(DrawLoads, GivesNothingForKindsThatChooseTokenByToken) {
+  for (const char* kind : {"maxmean:4", "balanced"})
+    EXPECT_EQ(draw_loads(parse_routing(kind), 8, 4, 2, 0).size(), 4u) << kind;
+  for (const char* kind : {"zipf", "trace:x"}) EXPECT_TRUE(draw_loads(parse_routing(kind), 8, 4, 2, 0).empty()) << kind;
 }
 
 }  // namespace

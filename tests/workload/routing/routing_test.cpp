@@ -80,32 +80,26 @@ TEST(RequireSizes, RefusesWhatNoRoutingHas) {
 
 TEST(Shared, ExpertsComeLastAndHaveEveryToken) {
   const RoutingSpec routed = parse_routing("zipf:1"), spec = parse_routing("shared:2:zipf:1");
-  const Routing whole = generate_routing(spec, 40, 10, 4, 1, 7), part = generate_routing(routed, 40, 8, 2, 1, 7);
+  const Routing whole = generate_routing(spec, 40, 10, 4, 7), part = generate_routing(routed, 40, 8, 2, 7);
   check_routing(whole, 40, 10, 4);
   EXPECT_EQ(Ints(whole.m_sizes.begin(), whole.m_sizes.end() - 2), part.m_sizes);
   EXPECT_EQ(Ints(whole.m_sizes.end() - 2, whole.m_sizes.end()), (Ints{40, 40}));
-  EXPECT_EQ(error_of([&] { generate_routing(spec, 40, 10, 2, 1, 7); }).what, "top_k is 0, it must be at least 1");
+  EXPECT_EQ(error_of([&] { generate_routing(spec, 40, 10, 2, 7); }).what, "top_k is 0, it must be at least 1");
 }
 
-TEST(Shard, KeepsTheFirstExpertsAndTheirRows) {
+TEST(FirstExperts, KeepTheirRows) {
   const Routing whole = routing_from_rows({2, 2, 1, 1}, 3, 2);
-  const Routing part = shard(whole, 2);
+  const Routing part = first_experts(whole, 2);
   EXPECT_EQ(part.m_sizes, (Ints{2, 2}));
   EXPECT_EQ(part.gather_indices, Ints(whole.gather_indices.begin(), whole.gather_indices.begin() + 4));
   EXPECT_EQ(part.tokens, 3);
-  EXPECT_EQ(shard(whole, 1), whole);
+  EXPECT_EQ(first_experts(whole, 4), whole);
 }
-TEST(Shard, MayHoldNoRows) {
-  const Routing part = shard(routing_from_rows({0, 0, 3, 3}, 3, 2), 2);
+TEST(FirstExperts, MayHoldNoRows) {
+  const Routing part = first_experts(routing_from_rows({0, 0, 3, 3}, 3, 2), 2);
   EXPECT_EQ(part.rows(), 0);
   EXPECT_EQ(part.m_sizes, (Ints{0, 0}));
 }
-TEST(Shard, RefusesAnEpThatDoesNotDivide) {
-  const Routing whole = routing_from_rows({2, 2, 1, 1}, 3, 2);
-  EXPECT_EQ(error_of([&] { shard(whole, 3); }).what, "ep 3 does not divide 4 experts");
-  EXPECT_EQ(error_of([&] { shard(whole, 0); }).what, "ep 0 does not divide 4 experts");
-}
-
 TEST(Figures, CountByHand) {
   const RoutingFigures found = figures(routing_from_rows({4, 2, 2, 0}, 4, 2));
   EXPECT_EQ(found.rows, 8);
@@ -116,7 +110,7 @@ TEST(Figures, CountByHand) {
   EXPECT_DOUBLE_EQ(found.effective_experts, 64.0 / 24);
 }
 TEST(Figures, AreZeroForNoRows) {
-  const RoutingFigures found = figures(shard(routing_from_rows({0, 3}, 3, 1), 2));
+  const RoutingFigures found = figures(first_experts(routing_from_rows({0, 3}, 3, 1), 1));
   EXPECT_EQ(found.rows, 0);
   EXPECT_EQ(found.max_over_mean, 0);
   EXPECT_EQ(found.effective_experts, 0);

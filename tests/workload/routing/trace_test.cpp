@@ -268,7 +268,7 @@ TEST(TraceRouting, ScalesDroppedRowsAndLeavesZeroExpertsOut) {
   const TemporaryFolder folder;
   const std::string counts =
       "trace:" + folder.write("t.json", R"({"top_k": 2, "tokens": 8, "logical_count": [[4, 3, 1]]})").string();
-  EXPECT_EQ(generate_routing(parse_routing(counts), 16, 3, 2, 1, 0).m_sizes, (Ints{8, 6, 2}));
+  EXPECT_EQ(generate_routing(parse_routing(counts), 16, 3, 2, 0).m_sizes, (Ints{8, 6, 2}));
   const std::string ids =
       "trace:" + folder.write("ids.json", R"({"experts": 4, "topk_ids": {"0": [[0, 2], [3, 1]]}})").string();
   Cell cell;
@@ -292,14 +292,14 @@ TEST(TraceFiles, OfManyMakersAreReadOrRefusedWithARemedy) {
 }
 
 TEST(TraceRouting, HasTheRecordedRows) {
-  const Routing routing = generate_routing(parse_routing("trace:gpt-oss-20b#3"), 2012, 32, 4, 1, 0);
+  const Routing routing = generate_routing(parse_routing("trace:gpt-oss-20b#3"), 2012, 32, 4, 0);
   check_routing(routing, 2012, 32, 4);
   EXPECT_EQ(routing.m_sizes[31], 1554);
-  EXPECT_EQ(generate_routing(parse_routing("trace:gpt-oss-20b#3"), 2012, 32, 4, 1, 99), routing);  // no seed in it
+  EXPECT_EQ(generate_routing(parse_routing("trace:gpt-oss-20b#3"), 2012, 32, 4, 99), routing);  // no seed in it
 }
 TEST(TraceRouting, ScalesToOtherTokens) {
   for (const int64_t tokens : {1, 16, 256, 4096, 50000}) {
-    const Routing routing = generate_routing(parse_routing("trace:gpt-oss-20b#11"), tokens, 32, 4, 1, 0);
+    const Routing routing = generate_routing(parse_routing("trace:gpt-oss-20b#11"), tokens, 32, 4, 0);
     check_routing(routing, tokens, 32, 4);
   }
 }
@@ -308,16 +308,16 @@ TEST(TraceRouting, UsesRecordedChoicesWhereTheCountIsTheirs) {
   const std::string path =
       folder.write("t.json", R"({"experts": 4, "topk_ids": {"0": [[3, 1], [3, 0], [1, 0]]}})").string();
   const RoutingSpec spec = parse_routing("trace:" + path);
-  EXPECT_EQ(generate_routing(spec, 3, 4, 2, 1, 0), routing_from_ids({3, 1, 3, 0, 1, 0}, 3, 2, 4));
-  EXPECT_EQ(generate_routing(spec, 6, 4, 2, 1, 0).m_sizes, (Ints{4, 4, 0, 4}));
+  EXPECT_EQ(generate_routing(spec, 3, 4, 2, 0), routing_from_ids({3, 1, 3, 0, 1, 0}, 3, 2, 4));
+  EXPECT_EQ(generate_routing(spec, 6, 4, 2, 0).m_sizes, (Ints{4, 4, 0, 4}));
 }
 TEST(TraceRouting, WantsALayerWhereThereAreMore) {
-  const Caught error = error_of([] { generate_routing(parse_routing("trace:gpt-oss-20b"), 2012, 32, 4, 1, 0); });
+  const Caught error = error_of([] { generate_routing(parse_routing("trace:gpt-oss-20b"), 2012, 32, 4, 0); });
   EXPECT_EQ(error.what, "gpt-oss-20b: has 11 layers, but the routing names none");
   EXPECT_EQ(error.hint, "write trace:gpt-oss-20b#1");
 }
 TEST(TraceRouting, RefusesAnotherTopK) {
-  EXPECT_EQ(error_of([] { generate_routing(parse_routing("trace:gpt-oss-20b#1"), 2012, 32, 2, 1, 0); }).what,
+  EXPECT_EQ(error_of([] { generate_routing(parse_routing("trace:gpt-oss-20b#1"), 2012, 32, 2, 0); }).what,
             "configs/routings/gpt-oss-20b.json: top_k: the recording has 4, the layer 2");
 }
 
