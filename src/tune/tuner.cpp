@@ -163,15 +163,12 @@ Trial try_once(const Run& run, CellRun& state, const Ask& ask, const CompileResu
   return try_compiled(run.backend, ask.candidate, compiled, sample_of(run, ask), best);
 }
 
-Trial try_again(const Run& run, CellRun& state, const Ask& ask, const Trial& before) {
-  start(run, state, ask.candidate);
-  return measure_more(run.backend, before, sample_of(run, ask));
-}
-
 Trial try_or_repeat(const Run& run, CellRun& state, const Ask& ask,
                     const std::map<Candidate, CompileResult>& compiled) {
-  if (const auto known = state.places.find(ask.candidate); known != state.places.end())
-    return try_again(run, state, ask, state.trials[known->second]);
+  if (const auto known = state.places.find(ask.candidate); known != state.places.end()) {
+    start(run, state, ask.candidate);
+    return measure_more(run.backend, state.trials[known->second], sample_of(run, ask));
+  }
   if (const auto found = compiled.find(ask.candidate); found != compiled.end())
     return try_once(run, state, ask, found->second);
   return try_once(run, state, ask, compile(run, state, std::span(&ask.candidate, 1)).at(ask.candidate));

@@ -20,11 +20,6 @@ struct Patient {
   std::optional<Ceilings> ceilings;
 };
 
-std::vector<std::string> words_of(const DoctorOptions& options, const std::vector<ListedDevice>& listed) {
-  if (options.device.device != "all") return {options.device.device};
-  return mapped(listed, &ListedDevice::word);
-}
-
 // "auto" and "cuda" stand for one of the listed devices.
 std::string listed_word(const DeviceInfo& info, const std::string& word, const std::vector<ListedDevice>& listed) {
   for (const ListedDevice& device : listed)
@@ -119,7 +114,8 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   Json devices = Json::array();
   std::string report;
   std::vector<std::string> notes;
-  for (const std::string& word : words_of(options, listed)) {
+  const bool all = options.device.device == "all";
+  for (const std::string& word : all ? mapped(listed, &ListedDevice::word) : std::vector{options.device.device}) {
     const Patient patient = examine(options, word, listed, invocation);
     for (const std::string& sentence : notes_on(patient)) notes.push_back(sentence);
     report += (report.empty() ? "" : "\n") + text_of(patient, format);

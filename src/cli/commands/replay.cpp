@@ -63,28 +63,16 @@ Json json_of(const RehearsedCell& cell) {
 }
 
 Fields fields_of(const RehearsedCell& cell) {
-  const bool any = !cell.losses.empty();
-  const auto number = [&](double value) { return any && std::isfinite(value) ? number_field(value) : ""; };
   Fields row;
   add_cell(row, cell.cell);
   row.emplace_back("recorded", std::to_string(cell.recorded));
-  row.emplace_back("best_us", number(cell.best_seconds / kMicro));
-  row.emplace_back("default_loss", number(cell.default_loss));
-  row.emplace_back("mean_loss", any ? number(mean_loss(cell)) : "");
-  row.emplace_back("worst_loss", any ? number(worst_loss(cell)) : "");
-  row.emplace_back("mean_candidates", any ? std::to_string(mean(cell.candidates)) : "");
-  row.emplace_back("most_candidates", any ? std::to_string(most(cell.candidates)) : "");
+  row.emplace_back("best_us", number_field(cell.best_seconds / kMicro));
+  row.emplace_back("default_loss", number_field(cell.default_loss));
+  row.emplace_back("mean_loss", number_field(mean_loss(cell)));
+  row.emplace_back("worst_loss", number_field(worst_loss(cell)));
+  row.emplace_back("mean_candidates", std::to_string(mean(cell.candidates)));
+  row.emplace_back("most_candidates", std::to_string(most(cell.candidates)));
   return row;
-}
-
-struct Summary {
-  double mean = 0, worst = 0;
-  int64_t most = 0;
-};
-Summary summary_of(const std::vector<RehearsedCell>& cells) {
-  return {.mean = geometric_mean(mapped(cells, [](const auto& cell) { return 1 + mean_loss(cell); })) - 1,
-          .worst = std::ranges::max(mapped(cells, worst_loss)),
-          .most = std::ranges::max(mapped(cells, [](const auto& cell) { return most(cell.candidates); }))};
 }
 
 double limit_of(const std::string& text, const std::string& option) {
@@ -149,27 +137,29 @@ Exit run_replay(const ReplayOptions& options, const Invocation& invocation) {
   if (cells.empty())
     throw request_error("no cell of these journals has a candidate that was timed",
                         "record some with tune --strategy exhaustive");
-  const Summary summary = summary_of(cells);
+  const double mean_of_all = geometric_mean(mapped(cells, [](const auto& cell) { return 1 + mean_loss(cell); })) - 1;
+  const double worst = std::ranges::max(mapped(cells, worst_loss));
+  const int64_t tried = std::ranges::max(mapped(cells, [](const auto& cell) { return most(cell.candidates); }));
   if (format == Format::json) {
     print(pretty_json({{"schema", "moetune.replay/1"},
                        {"tool", tool_json(invocation.argv)},
                        {"strategy", request.strategy},
                        {"runs", request.runs},
-                       {"mean_loss", rounded(summary.mean)},
-                       {"worst_loss", rounded(summary.worst)},
-                       {"most_candidates", summary.most},
+                       {"mean_loss", rounded(mean_of_all)},
+                       {"worst_loss", rounded(worst)},
+                       {"most_candidates", tried},
                        {"cells", json_list(cells, json_of)}}));
   } else {
-    print(format == Format::csv ? csv_of(cells, [](const RehearsedCell& cell) { return fields_of(cell); })
-                                : table_text(grid_of(cells), format, invocation.terminal));
+    const auto rows = mapped(cells, [](const RehearsedCell& cell) { return fields_of(cell); });
+    print(format == Format::csv ? csv_text(rows[0], rows) : table_text(grid_of(cells), format, invocation.terminal));
   }
-  const bool passed = summary.mean <= max_mean && summary.worst <= max_worst;
+  const bool passed = mean_of_all <= max_mean && worst <= max_worst;
   if (format == Format::text)
     print(
         fmt::format("\n{} in {}: winners are {} slower than the journal's best (geometric mean), {} at worst, after {} "
                     "at most.{}\n",
-                    request.strategy, counted(cells.size(), "cell"), loss_text(summary.mean), loss_text(summary.worst),
-                    counted(summary.most, "candidate"), passed ? "" : " That is more than allowed."));
+                    request.strategy, counted(cells.size(), "cell"), loss_text(mean_of_all), loss_text(worst),
+                    counted(tried, "candidate"), passed ? "" : " That is more than allowed."));
   return passed ? Exit::yes : Exit::no;
 }
 

@@ -9,8 +9,6 @@
 #include <map>
 
 #include "cli/commands/tune_for.h"
-#include "cli/options/append.h"
-#include "cli/options/shard.h"
 #include "cli/signals.h"
 #include "cli/tables/check_output.h"
 #include "cli/tables/choosing.h"
@@ -35,15 +33,6 @@ namespace fs = std::filesystem;
 constexpr int64_t kMostAtOnce = 8;
 constexpr int64_t kUsualAtOnce = 3;
 
-double parse_prune(const std::string& text, const std::string& strategy) {
-  const double factor = parse_number(text, "--prune");
-  if (factor < 1) throw request_error("--prune is " + text + ", it must be at least 1", "such as --prune 2");
-  if (!lists_candidates(strategy))
-    throw request_error("--prune is for strategies that go through a list: " + strategy + " skips hopeless ones itself",
-                        "add --strategy exhaustive or --strategy random");
-  return factor;
-}
-
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
   TuneRequest request;
   request.cells = make_cells(options.cells);
@@ -53,7 +42,15 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   if (!options.max_candidates.empty())
     request.max_candidates =
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
-  if (!options.prune.empty()) request.prune = parse_prune(options.prune, request.strategy);
+  if (!options.prune.empty()) {
+    request.prune = parse_number(options.prune, "--prune");
+    if (request.prune < 1)
+      throw request_error("--prune is " + options.prune + ", it must be at least 1", "such as --prune 2");
+    if (!lists_candidates(request.strategy))
+      throw request_error(
+          "--prune is for strategies that go through a list: " + request.strategy + " skips hopeless ones itself",
+          "add --strategy exhaustive or --strategy random");
+  }
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   if (!options.rounds.empty()) {
     request.final_rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMostRounds));
@@ -125,12 +122,6 @@ void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const 
   whole.asked = request.cells;
 }
 
-// Divides the rounds of a final on a cpu into several looks.
-void spread_finals(TuneRequest& request) {
-  if (request.final_stretch) request.final_rounds = 5 * kCpuLooks;
-  request.final_looks = std::clamp(request.final_rounds / kFewestOfALook, 1, kCpuLooks);
-}
-
 // Finds faults of the request before the run puts an older journal aside. With --append, keeps only the cells that the
 // table lacks.
 void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std::optional<ContestRequest>& choosing,
@@ -138,7 +129,10 @@ void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std
   const DeviceInfo& device = backend.device();
   const auto say = [&](const std::string& text) { return options.quiet ? void() : note(invocation.terminal, text); };
   require_effect(invocation.given, invocation.terminal, &device);
-  if (device.kind == DeviceKind::cpu) spread_finals(request);
+  if (device.kind == DeviceKind::cpu) {  // whose finals have several looks
+    if (request.final_stretch) request.final_rounds = 5 * kCpuLooks;
+    request.final_looks = std::clamp(request.final_rounds / kFewestOfALook, 1, kCpuLooks);
+  }
   if (!options.quiet) tell_useless_warm_start(request, invocation.terminal);
   require_regime(request.regime, device);
   if (options.append) request.cells = append_to(whole, options.output, options.catalog, backend, request.regime, say);
@@ -162,14 +156,6 @@ Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   add_output(files, "--output", options.output, content::table);
   add_output(files, "--journal", options.journal, content::journal);
   return files;
-}
-
-// Allows one tuner per table and per journal, before a device is opened. The journal itself stays as it is.
-OutputLock lock_outputs(const fs::path& output, const fs::path& journal) {
-  OutputLock lock(output);
-  std::error_code error;
-  if (fs::exists(journal, error)) static_cast<void>(Journal::claim(journal));
-  return lock;
 }
 
 // Finals of older journals lack what they found: the table beside them has it.
@@ -410,7 +396,8 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   const Sharing sharing = sharing_of(options, request.cells);
   if (options.dry_run) return run_dry(options, request, whole, choosing, invocation);
 
-  const OutputLock ours = lock_outputs(options.output, options.journal);
+  const OutputLock ours(options.output);  // one tuner per table and per journal, before a device is opened
+  if (std::error_code error; fs::exists(options.journal, error)) static_cast<void>(Journal::claim(options.journal));
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed, sharing);
   std::vector<Backend*> devices;
   std::map<std::string, DeviceLock> held;  // by the device's id

@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/options/cells.h"
-#include "cli/options/search_options.h"
+#include "cli/options/contenders.h"
 #include "cli/text/output.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"

@@ -69,7 +69,6 @@ void Progress::on(const Event& event) {
     state_.name = id(*started->cell);
     state_.planned_so_far += started->planned;
     state_.best = 0;
-    sum_up();
     draw(true);
   } else if (const auto* finished = std::get_if<TrialFinished>(&event)) {
     UnderWay& cell = under_way_[finished->device];
@@ -77,7 +76,6 @@ void Progress::on(const Event& event) {
     cell.done = finished->done;
     cell.planned = finished->planned;
     state_.best = finished->best ? finished->best->measurement.time.value : 0;
-    sum_up();
     draw(false);
   } else if (const auto* done = std::get_if<CellFinished>(&event)) {
     clear();
@@ -92,18 +90,12 @@ void Progress::on(const Event& event) {
   }
 }
 
-void Progress::sum_up() {
-  state_.done = state_.planned = 0;
-  for (const auto& [device, cell] : under_way_) {
-    state_.done += cell.done;
-    state_.planned += cell.planned;
-  }
-}
-
 void Progress::draw(bool now) {
   const Clock::time_point time = Clock::now();
   if (quiet_ || !(terminal_.is_terminal ? now || time - drawn_ >= kFrame : time - drawn_ >= kLogPause)) return;
   drawn_ = time;
+  state_.done = state_.planned = 0;
+  for (const auto& [device, cell] : under_way_) state_.done += cell.done, state_.planned += cell.planned;
   state_.elapsed = std::chrono::duration<double>(time - begin_).count();
   if (!terminal_.is_terminal) return tell(progress_line(state_, kLogColumns) + "\n");
   // One column stays free: a full line would wrap on some terminals.

@@ -45,7 +45,6 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void sum_up();
   void draw(bool now);
 
   Terminal terminal_;
