@@ -174,7 +174,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
     throw request_error("--peers and --hot exclude each other: peers are measured with cold operands");
   const Peers peers = options.peers.empty() ? Peers{} : read_peers(options.peers);
   const std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal);
-  const std::vector<Cell> cells = cells_of(work);
+  const std::vector<Cell> cells = mapped(work, &CellWork::cell);
   require_problems(cells);
   Files files;
   add_inputs(files, options.cells, cells);

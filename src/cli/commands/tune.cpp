@@ -14,7 +14,6 @@
 #include "cli/tables/choosing.h"
 #include "cli/tables/plan.h"
 #include "cli/tables/winners.h"
-#include "cli/text/help.h"
 #include "cli/text/progress.h"
 #include "export/exporter.h"
 #include "record/layer.h"
@@ -244,16 +243,15 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   for (const std::string& more : {choices_sentence(chosen), layers_sentence(table)})
     if (!more.empty()) last += " " + more;
   last += fmt::format(" The table is {}.", options.output);
-  if (const int columns = table_columns(format, invocation.terminal, options.verbose); columns > 0)
-    last = wrapped(last, columns);
-  last += "\n";
+  const int columns = table_columns(format, invocation.terminal, options.verbose);
+  last = paragraph(last, columns);
   if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete) + "\n";
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text) {
     print(results_text(table, format, invocation.terminal, options.verbose));
     if (const std::vector<HeadedTable> choices = choice_tables(chosen, options.verbose); !choices.empty())
-      print("\n" + headed_tables_text(choices, format, table_columns(format, invocation.terminal, options.verbose)));
+      print("\n" + headed_tables_text(choices, format, columns));
   }
   if (format == Format::text)
     print("\n" + last);

@@ -16,10 +16,6 @@ constexpr int64_t kGemms = 2;                                                   
 constexpr double kKernelSeconds = 0.6, kCellSeconds = 1, kChoiceSeconds = 0.6;  // of one core; of an H100
 constexpr double kTuningShare = 0.6;                                            // of a time budget
 
-std::string pack_format(const Layer& layer) {
-  return layer.dtype == Dtype::fp8 ? fmt::format("fp8-{}", name(layer.scales)) : format_word(layer);
-}
-
 // The cells' options as the server runs a layer: both projections by slot, its own token counts, even and uneven rows.
 void fill_cells(CellOptions& cells, Server server, const ServedOptions& served) {
   cells.projections = {"up", "down"};
@@ -286,7 +282,8 @@ ServedRun plan_for(TuneOptions& options, const Invocation&) {
                       cell.tokens),
           "give more than 6 rows an expert");
   require_problems(run.cells);
-  run.format = pack_format(run.cells[0].shape.layer);
+  const Layer& first = run.cells[0].shape.layer;
+  run.format = first.dtype == Dtype::fp8 ? fmt::format("fp8-{}", name(first.scales)) : format_word(first);
   DeviceOptions device = options.device;
   if (is_all_gpus(device)) device.device = "cuda";
   run.device = open_worker(device)->device();
@@ -347,37 +344,32 @@ std::string served_plan_text(const ServedRun& run, const TuneOptions& options) {
          {"kernels", run.kernels},
          {"kernel_file", run.kernel.string()},
          {"seconds", {{"compiling", rounded(compiling, 3)}, {"tuning", tuning}, {"choosing", rounded(choosing, 3)}}}});
-  const int columns = 80;
-  std::string result = paragraph(fmt::format("{} looks for:", name(run.server)), columns);
+  std::string result;
+  const auto say = [&](const std::string& sentence) { result += paragraph(sentence, 80); };
+  say(fmt::format("{} looks for:", name(run.server)));
   for (const std::string& file : files) result += file + "\n";
-  result += paragraph(
-      bases.empty() ? fmt::format("It has no such file here: without it, it runs its default rows.")
-                    : fmt::format("It has {} of these files: their rows stay where ours are not faster.", bases.size()),
-      columns);
-  result += "\n" + paragraph(fmt::format("{}: up and down of {}, {} token counts, routings {}.",
-                                         counted(run.cells.size(), "cell"), counted(run.layers.size(), "layer"),
-                                         counts.size(), fmt::join(routings, ", ")),
-                             columns);
-  result +=
-      paragraph(fmt::format("{} rows of the {} of its tuner are tried, each verified; the others are larger than the "
-                            "experts' rows, need more shared memory than there is, or win nowhere in its files "
-                            "(--space full tries all).",
-                            run.rows.size(), run.of_rows),
-                columns);
+  say(bases.empty()
+          ? "It has no such file here: without it, it runs its default rows."
+          : fmt::format("It has {} of these files: their rows stay where ours are not faster.", bases.size()));
+  result += "\n";
+  say(fmt::format("{}: up and down of {}, {} token counts, routings {}.", counted(run.cells.size(), "cell"),
+                  counted(run.layers.size(), "layer"), counts.size(), fmt::join(routings, ", ")));
+  say(
+      fmt::format("{} rows of the {} of its tuner are tried, each verified; the others are larger than the experts' "
+                  "rows, need more shared memory than there is, or win nowhere in its files (--space full tries all).",
+                  run.rows.size(), run.of_rows));
   if (has_groups(run.layers[0].format))
-    result += paragraph(fmt::format("{} runs this kernel with --quantization moe_wna16; without it, it may run Marlin, "
-                                    "which reads no file.",
-                                    name(run.server)),
-                        columns);
-  if (!run.missing.empty())
-    result += paragraph(fmt::format("The kernel cannot be compiled here: {}.", run.missing), columns);
-  result +=
-      "\n" +
-      paragraph(fmt::format("Would take about {}: {} kernels are compiled on {} in {} (once: they are kept), cells are "
-                            "tuned in {}, rows are chosen in {}.",
-                            format_time(compiling + tuning + choosing), run.kernels, counted(cores, "core"),
-                            format_time(compiling), format_time(tuning), format_time(choosing)),
-                columns);
+    say(
+        fmt::format("{} runs this kernel with --quantization moe_wna16; without it, it may run Marlin, which reads no "
+                    "file.",
+                    name(run.server)));
+  if (!run.missing.empty()) say(fmt::format("The kernel cannot be compiled here: {}.", run.missing));
+  result += "\n";
+  say(
+      fmt::format("Would take about {}: {} kernels are compiled on {} in {} (once: they are kept), cells are tuned in "
+                  "{}, rows are chosen in {}.",
+                  format_time(compiling + tuning + choosing), run.kernels, counted(cores, "core"),
+                  format_time(compiling), format_time(tuning), format_time(choosing)));
   return result;
 }
 
@@ -459,12 +451,13 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
     ratios.insert(ratios.end(), gains.ratios.begin(), gains.ratios.end());
     faster += gains.faster, counts += gains.counts;
   }
+  const int columns = table_columns(format, invocation.terminal, options.verbose);
   if (format == Format::json)
     print(pretty_json(to_json(table)));
   else if (format == Format::csv)
     for (const HeadedTable& one : tables) print(csv(one.grid));
   else
-    print(headed_tables_text(tables, format, table_columns(format, invocation.terminal, options.verbose)));
+    print(headed_tables_text(tables, format, columns));
   if (nothing)
     throw Error(Exit::no,
                 options.verbose ? nothing->what()
@@ -478,13 +471,12 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
       faster, counts, name(run.server), 100 * (geometric_mean(ratios) - 1), options.output);
   if (counts < asked)
     last += fmt::format(" {} token counts were not reached within the time: --resume goes on.", asked - counts);
-  if (const int columns = table_columns(format, invocation.terminal, options.verbose); columns > 0)
-    last = wrapped(last, columns);
   const std::string flags = has_groups(run.layers[0].format) ? "--quantization moe_wna16 ..." : "...";
-  last += fmt::format("\nNext: {}={} {} {}\n",
-                      run.server == Server::vllm ? "VLLM_TUNED_CONFIG_FOLDER" : "SGLANG_MOE_CONFIG_DIR",
-                      shell_quoted(run.folder.string()),
-                      run.server == Server::vllm ? "vllm serve" : "python3 -m sglang.launch_server", flags);
+  last = paragraph(last, columns) +
+         fmt::format("Next: {}={} {} {}\n",
+                     run.server == Server::vllm ? "VLLM_TUNED_CONFIG_FOLDER" : "SGLANG_MOE_CONFIG_DIR",
+                     shell_quoted(run.folder.string()),
+                     run.server == Server::vllm ? "vllm serve" : "python3 -m sglang.launch_server", flags);
   if (format == Format::text)
     print("\n" + last);
   else if (!options.quiet)

@@ -258,7 +258,7 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
   static_cast<void>(source_of(options, {}, catalog));  // wrong words end the command before a device is opened
   Files files;
-  add_inputs(files, options.cells, cells_of(work));
+  add_inputs(files, options.cells, mapped(work, &CellWork::cell));
   add_inputs(files, options.search);
   add_input(files, "--table", options.contenders.table);
   add_input(files, "--measured", options.device.measured);

@@ -133,8 +133,6 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
   return work;
 }
 
-std::vector<Cell> cells_of(const std::vector<CellWork>& work) { return mapped(work, &CellWork::cell); }
-
 void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device,
                         const std::string& hint) {
   Shape before;

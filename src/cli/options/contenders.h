@@ -84,8 +84,6 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
 /// sentence tells what the table has. `file` names it there.
 void pick_entries(TunedTable& table, const std::string& file, const CellOptions& options);
 
-std::vector<Cell> cells_of(const std::vector<CellWork>& work);
-
 /// Gives candidates that name only some knobs the values of their variant's default for the problem.
 void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
 
