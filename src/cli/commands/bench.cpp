@@ -147,7 +147,7 @@ void report(const std::vector<EntrantResult>& results, const std::string& cells,
                    if (format == Format::json) print(pretty_json(json));
                    if (format == Format::csv) print(bench_csv(results));
                    if (format == Format::text || format == Format::markdown)
-                     print(bench_text(results, format, invocation.terminal, options.verbose));
+                     print(bench_text(results, style_of(format, invocation.terminal, options.verbose)));
                    if (format == Format::markdown) print(cut_short(fault));
                  },
                  [&] {

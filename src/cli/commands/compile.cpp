@@ -164,7 +164,7 @@ std::vector<std::string> row_of(const ListedKernel& kernel, bool verbose) {
 }
 
 // A table for each architecture and cell. Kernels of both follow each other.
-std::string kernels_text(const std::vector<ListedKernel>& kernels, Format format, int columns, bool verbose) {
+std::string kernels_text(const std::vector<ListedKernel>& kernels, const Style& style) {
   std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -176,11 +176,11 @@ std::string kernels_text(const std::vector<ListedKernel>& kernels, Format format
                 {}};
       tables.push_back({std::move(heading), std::move(grid)});
     }
-    tables.back().grid.rows.push_back(row_of(kernel, verbose));
+    tables.back().grid.rows.push_back(row_of(kernel, style.verbose));
     if (const CompileResult& result = kernel.result; result.status != Status::ok)
       reasons.push_back(fmt::format("{}, {}: {}: {}", kernel.target, kernel.name, name(result.status), result.reason));
   }
-  return headed_tables_text(tables, format, columns) + bullets(reasons, format, columns);
+  return headed_tables_text(tables, style) + bullets(reasons, style);
 }
 
 Fields fields_of(const ListedKernel& kernel) {
@@ -231,7 +231,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
                        {"results", json_list(all)}}));
   if (format == Format::csv) print(csv_of(all, fields_of));
   if (format == Format::text || format == Format::markdown)
-    print(kernels_text(all, format, table_columns(format, invocation.terminal, options.verbose), options.verbose));
+    print(kernels_text(all, style_of(format, invocation.terminal, options.verbose)));
   if (format == Format::text)
     print(fmt::format("\n{} compiled{}.{}\n", counted(static_cast<int64_t>(all.size()) - failed, "kernel"),
                       failed > 0 ? fmt::format(", {} failed", failed) : "",

@@ -110,19 +110,16 @@ std::string answer(const TableDifferences& found) {
   return fmt::format("{}.{}", cells, found.times_compared ? "" : " Times are not compared: the origins differ.");
 }
 
-std::string text_of(const DiffOptions& options, const Diff& diff, Format format, const Terminal& terminal) {
-  const int columns = table_columns(format, terminal);
+std::string text_of(const DiffOptions& options, const Diff& diff, const Style& style) {
   const auto side = [](const std::string& which, const std::string& file, const TunedTable& table) {
     return fmt::format("{}: {}, {} on {}", which, file, counted(table.entries.size(), "cell"), table.device.name);
   };
   std::string out =
-      bullets({side("old", options.old_file, diff.old_table), side("new", options.new_file, diff.new_table)}, format,
-              columns)
+      bullets({side("old", options.old_file, diff.old_table), side("new", options.new_file, diff.new_table)}, style)
           .substr(1);
-  out += bullets(diff.found.origin, format, columns);
-  if (const std::string tables = headed_tables_text(tables_of(diff), format, columns); !tables.empty())
-    out += "\n" + tables;
-  return out + "\n" + paragraph(answer(diff.found), columns);
+  out += bullets(diff.found.origin, style);
+  if (const std::string tables = headed_tables_text(tables_of(diff), style); !tables.empty()) out += "\n" + tables;
+  return out + "\n" + paragraph(answer(diff.found), style);
 }
 
 Json side_json(const std::string& file, const TunedTable& table) {
@@ -190,7 +187,7 @@ Exit run_diff(const DiffOptions& options, const Invocation& invocation) {
     print(pretty_json(to_json(options, diff, invocation)));
   else
     print(format == Format::csv ? csv_of(diff.found.cells, [](const CellDifference& one) { return fields_of(one); })
-                                : text_of(options, diff, format, invocation.terminal));
+                                : text_of(options, diff, style_of(format, invocation.terminal)));
   return diff.found.any() ? Exit::no : Exit::yes;
 }
 

@@ -105,7 +105,7 @@ std::string text_of(const Patient& patient, Format format) {
     add("launch", format_time(c.launch_seconds));
     add("noise of a block", fmt::format("± {:.2f} %", 100 * c.noise));
   }
-  return grid_text(grid, format, 0);
+  return grid_text(grid, {.format = format});
 }
 
 Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {

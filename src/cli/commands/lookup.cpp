@@ -52,13 +52,12 @@ std::optional<Entry> answered(const Answer& answer) {
 }
 
 // Layer by layer what matched, then the winners, then why.
-std::string answers_text(const TunedTable& table, const std::vector<Found>& all, int columns, Format format,
-                         bool verbose) {
+std::string answers_text(const TunedTable& table, const std::vector<Found>& all, const Style& style) {
   std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
   for (const auto& layer : by_layer(all)) {
     Grid matches = cell_grid({{"match"}, {"time", true}, {"measured at"}});
-    Grid winners = cell_grid({{verbose ? "winner" : "winner (knobs that differ from the default)"}});
+    Grid winners = cell_grid({{style.verbose ? "winner" : "winner (knobs that differ from the default)"}});
     for (const Found* found : layer) {
       const Cell& cell = found->cell;
       const Answer& answer = found->answer;
@@ -66,7 +65,10 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
       add_row(matches, cell,
               {std::string(name(answer.match)), entry ? time_text(entry->measurement.time) : "",
                entry ? fmt::format("{} tokens, {}", entry->cell.tokens, text(entry->cell.routing)) : ""});
-      add_row(winners, cell, {!entry ? "none" : verbose ? text(entry->candidate) : winner_text(*entry, table.device)});
+      add_row(winners, cell,
+              {!entry          ? "none"
+               : style.verbose ? text(entry->candidate)
+                               : winner_text(*entry, table.device)});
       reasons.push_back(fmt::format("{}: {}", id(cell), answer.explanation));
     }
     const std::vector<std::string> heading = {title(layer[0]->cell.shape)};
@@ -77,8 +79,8 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
   std::erase_if(answered_layers.layers, [&](const TunedLayer& layer) {
     return std::ranges::none_of(all, [&](const Found& found) { return found.layer && found.layer->up == layer.up; });
   });
-  std::ranges::move(layer_tables(answered_layers, verbose), std::back_inserter(tables));
-  return headed_tables_text(tables, format, columns) + bullets(reasons, format, columns);
+  std::ranges::move(layer_tables(answered_layers, style.verbose), std::back_inserter(tables));
+  return headed_tables_text(tables, style) + bullets(reasons, style);
 }
 
 Fields fields_of(const TunedTable& table, const Found& found) {
@@ -131,8 +133,7 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
                        {"answers", json_list(all, answer)}}));
   if (format == Format::csv) print(csv_of(all, [&](const Found& found) { return fields_of(table, found); }));
   if (format == Format::text || format == Format::markdown)
-    print(
-        answers_text(table, all, table_columns(format, invocation.terminal, options.verbose), format, options.verbose));
+    print(answers_text(table, all, style_of(format, invocation.terminal, options.verbose)));
   if (format == Format::text)
     print(fmt::format("\n{} of {} answered, measured on {} ({}).\n", static_cast<int64_t>(all.size()) - none,
                       counted(all.size(), "cell"), table.device.name, name(table.regime)));

@@ -243,15 +243,15 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   for (const std::string& more : {choices_sentence(chosen), layers_sentence(table)})
     if (!more.empty()) last += " " + more;
   last += fmt::format(" The table is {}.", options.output);
-  const int columns = table_columns(format, invocation.terminal, options.verbose);
-  last = paragraph(last, columns);
+  const Style style = style_of(format, invocation.terminal, options.verbose);
+  last = paragraph(last, style);
   if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete) + "\n";
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text) {
-    print(results_text(table, format, invocation.terminal, options.verbose));
+    print(results_text(table, style));
     if (const std::vector<HeadedTable> choices = choice_tables(chosen, options.verbose); !choices.empty())
-      print("\n" + headed_tables_text(choices, format, columns));
+      print("\n" + headed_tables_text(choices, style));
   }
   if (format == Format::text)
     print("\n" + last);
@@ -283,10 +283,9 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
   plan.forecast = forecast_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
                                options.resume);
   const Format format = parse_format(options.format, kFormats);
-  const int columns = table_columns(format, invocation.terminal, options.verbose);
   print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
         : format == Format::csv ? csv(plan)
-                                : plan_text(plan, format, columns));
+                                : plan_text(plan, style_of(format, invocation.terminal)));
   require_candidates(request.cells, request.space, backend->device(), "");  // as the run would
   return Exit::yes;
 }

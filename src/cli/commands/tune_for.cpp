@@ -345,7 +345,7 @@ std::string served_plan_text(const ServedRun& run, const TuneOptions& options) {
          {"kernel_file", run.kernel.string()},
          {"seconds", {{"compiling", rounded(compiling, 3)}, {"tuning", tuning}, {"choosing", rounded(choosing, 3)}}}});
   std::string result;
-  const auto say = [&](const std::string& sentence) { result += paragraph(sentence, 80); };
+  const auto say = [&](const std::string& sentence) { result += paragraph(sentence, {.columns = 80}); };
   say(fmt::format("{} looks for:", name(run.server)));
   for (const std::string& file : files) result += file + "\n";
   say(bases.empty()
@@ -451,13 +451,13 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
     ratios.insert(ratios.end(), gains.ratios.begin(), gains.ratios.end());
     faster += gains.faster, counts += gains.counts;
   }
-  const int columns = table_columns(format, invocation.terminal, options.verbose);
+  const Style style = style_of(format, invocation.terminal, options.verbose);
   if (format == Format::json)
     print(pretty_json(to_json(table)));
   else if (format == Format::csv)
     for (const HeadedTable& one : tables) print(csv(one.grid));
   else
-    print(headed_tables_text(tables, format, columns));
+    print(headed_tables_text(tables, style));
   if (nothing)
     throw Error(Exit::no,
                 options.verbose ? nothing->what()
@@ -472,7 +472,7 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
   if (counts < asked)
     last += fmt::format(" {} token counts were not reached within the time: --resume goes on.", asked - counts);
   const std::string flags = has_groups(run.layers[0].format) ? "--quantization moe_wna16 ..." : "...";
-  last = paragraph(last, columns) +
+  last = paragraph(last, style) +
          fmt::format("Next: {}={} {} {}\n",
                      run.server == Server::vllm ? "VLLM_TUNED_CONFIG_FOLDER" : "SGLANG_MOE_CONFIG_DIR",
                      shell_quoted(run.folder.string()),

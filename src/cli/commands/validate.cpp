@@ -155,13 +155,13 @@ Grid grid_of(const std::vector<Judged>& all, bool faults) {
 }
 
 // For people: the faults with their remedies below the table.
-std::string faults_text(const std::vector<Judged>& all, Format format, int columns) {
+std::string faults_text(const std::vector<Judged>& all, const Style& style) {
   std::vector<std::string> items;
   for (const Judged& one : all)
     if (!one.fault.empty())
       items.push_back(
           fmt::format("{}: {}{}", one.file, one.fault, one.hint.empty() ? "" : " (hint: " + one.hint + ")"));
-  return bullets(items, format, columns);
+  return bullets(items, style);
 }
 
 Exit run_validate(const ValidateOptions& options, const Invocation& invocation) {
@@ -175,7 +175,7 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
         {{"schema", "moetune.validate/1"}, {"tool", tool_json(invocation.argv)}, {"files", json_list(all)}}));
   } else {
     std::string text = table_text(grid_of(all, format == Format::csv), format, invocation.terminal);
-    if (format != Format::csv) text += faults_text(all, format, table_columns(format, invocation.terminal));
+    if (format != Format::csv) text += faults_text(all, style_of(format, invocation.terminal));
     print(text);
     if (format == Format::text)
       print(fmt::format("\n{} of {} valid.\n", std::ranges::count(all, kValid, &Judged::result),

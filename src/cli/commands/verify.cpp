@@ -211,20 +211,19 @@ Fields fields_of(const EntrantResult& finding) {
 
 // For people: everything where there is little, else what failed; what was pruned and why; the reasons of failures and
 // how to repeat them; the answer in a sentence, last.
-std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Terminal& terminal, bool verbose) {
+std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Style& style) {
   const std::vector<EntrantResult> failed = failures(verdicts);
-  const int columns = table_columns(Format::text, terminal, verbose);
   std::string text = headed_tables_text(
-      tables_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed, verbose), Format::text, columns);
-  if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + fitted(pruned_grid(verdicts.pruned), columns);
+      tables_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed, style.verbose), style);
+  if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + grid_text(pruned_grid(verdicts.pruned), style);
   for (const EntrantResult& finding : failed)
-    text += bullets({reason_of(finding)}, Format::text, columns) + "Again: " + again(finding, device) + "\n";
-  return text + (text.empty() ? "" : "\n") + paragraph(answer(verdicts, failed), columns);
+    text += bullets({reason_of(finding)}, style) + "Again: " + again(finding, device) + "\n";
+  return text + (text.empty() ? "" : "\n") + paragraph(answer(verdicts, failed), style);
 }
 
-std::string markdown(const Verdicts& verdicts, bool verbose) {
-  return headed_tables_text(tables_of(verdicts.findings, verbose), Format::markdown, 0) +
-         bullets(mapped(failures(verdicts), reason_of), Format::markdown, 0) + cut_short(fault_of(verdicts));
+std::string markdown(const Verdicts& verdicts, const Style& style) {
+  return headed_tables_text(tables_of(verdicts.findings, style.verbose), style) +
+         bullets(mapped(failures(verdicts), reason_of), style) + cut_short(fault_of(verdicts));
 }
 
 // Standard output first: it needs no disk.
@@ -235,17 +234,18 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
   for (const EntrantResult& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
   if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
   const Format format = parse_format(options.format, kFormats);
-  write_outputs(
-      {[&] {
-         print(format == Format::json ? pretty_json(json)
-               : format == Format::csv
-                   ? csv_of(verdicts.findings, [](const EntrantResult& finding) { return fields_of(finding); })
-               : format == Format::text ? summary(verdicts, options.device, invocation.terminal, options.verbose)
-                                        : markdown(verdicts, options.verbose));
-       },
-       [&] {
-         if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
-       }});
+  const Style style = style_of(format, invocation.terminal, options.verbose);
+  write_outputs({[&] {
+                   print(
+                       format == Format::json ? pretty_json(json)
+                       : format == Format::csv
+                           ? csv_of(verdicts.findings, [](const EntrantResult& finding) { return fields_of(finding); })
+                       : format == Format::text ? summary(verdicts, options.device, style)
+                                                : markdown(verdicts, style));
+                 },
+                 [&] {
+                   if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
+                 }});
 }
 
 Exit run_verify(VerifyOptions options, const Invocation& invocation) {

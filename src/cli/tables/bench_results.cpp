@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/text/units.h"
-#include "cli/text/headed_tables.h"
 #include "record/fields.h"
 
 namespace moetune {
@@ -160,24 +159,22 @@ int64_t failures(const std::vector<EntrantResult>& results) {
   return std::ranges::count_if(results, [](const EntrantResult& result) { return result.status != Status::ok; });
 }
 
-std::string bench_text(const std::vector<EntrantResult>& results, Format format, const Terminal& terminal,
-                       bool verbose) {
+std::string bench_text(const std::vector<EntrantResult>& results, const Style& style) {
   std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
   for (size_t i = 0; i < results.size(); ++i) {
     const EntrantResult& result = results[i];
     if (i == 0 || results[i - 1].cell != result.cell)
-      tables.push_back({cell_heading(result.cell), empty_grid(baseline_of(results, i), verbose)});
+      tables.push_back({cell_heading(result.cell), empty_grid(baseline_of(results, i), style.verbose)});
     Grid& grid = tables.back().grid;
-    grid.rows.push_back(row_of(result, verbose));
+    grid.rows.push_back(row_of(result, style.verbose));
     grid.rows.back().resize(grid.columns.size());
     if (result.status != Status::ok) reasons.push_back(reason_of(result));
   }
   std::ranges::move(step_tables(cell_times(results)), std::back_inserter(tables));
   if (const auto compared = comparisons(results); !compared.empty())
     tables.push_back({{"Speed of the winners over others"}, grid_of(compared)});
-  const int columns = table_columns(format, terminal, verbose);
-  return headed_tables_text(tables, format, columns) + bullets(reasons, format, columns);
+  return headed_tables_text(tables, style) + bullets(reasons, style);
 }
 
 }  // namespace moetune

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "cli/options/contenders.h"
-#include "cli/text/output.h"
+#include "cli/text/headed_tables.h"
 #include "record/comparison.h"
-#include "record/step.h"
 
 namespace moetune {
 
@@ -31,10 +30,9 @@ int64_t failures(const std::vector<EntrantResult>& results);
 /// both.
 std::vector<Comparison> comparisons(const std::vector<EntrantResult>& results);
 
-/// For people: a table per cell, contenders in short, and the reasons of failures below. `verbose` tells all knobs,
-/// roles, intervals and rates. What training steps take and how winners compare comes last. Results of a cell follow
-/// each other.
-std::string bench_text(const std::vector<EntrantResult>& results, Format format, const Terminal& terminal,
-                       bool verbose);
+/// For people: a table per cell, contenders in short, and the reasons of failures below. A verbose style tells all
+/// knobs, roles, intervals and rates. What training steps take and how winners compare comes last. Results of a cell
+/// follow each other.
+std::string bench_text(const std::vector<EntrantResult>& results, const Style& style);
 
 }  // namespace moetune

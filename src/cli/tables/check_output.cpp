@@ -12,7 +12,6 @@
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "cli/files/files.h"
-#include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
 
 namespace moetune {
@@ -158,25 +157,24 @@ std::string tune_again(const Json& tool) {
 
 }  // namespace
 
-std::string findings_text(const CheckResult& result, const Terminal& terminal, bool verbose) {
+std::string findings_text(const CheckResult& result, const Style& style) {
   const bool named = std::ranges::any_of(result.findings, [](const auto& one) { return !one.kernel.empty(); });
   std::vector<HeadedTable> tables;
   for (const auto& layer : by_layer(result.findings)) {
     std::vector<Column> columns = {{"before", true}, {"now", true}, {"change", true}, {"finds", true}};
     if (named) columns.insert(columns.begin(), {"kernel"});
     Grid grid = cell_grid(columns);
-    if (verbose) grid.columns.push_back({"by"});
+    if (style.verbose) grid.columns.push_back({"by"});
     grid.columns.push_back({"verdict"});
-    if (verbose) grid.columns.push_back({"winner"});
-    for (const CellFinding* one : layer) add_row(grid, one->cell, row_of(*one, result, named, verbose));
+    if (style.verbose) grid.columns.push_back({"winner"});
+    for (const CellFinding* one : layer) add_row(grid, one->cell, row_of(*one, result, named, style.verbose));
     tables.push_back({{title(layer[0]->cell.shape)}, std::move(grid)});
   }
-  const int columns = table_columns(Format::text, terminal, verbose);
-  std::string out = headed_tables_text(tables, Format::text, columns) + bullets(reasons(result), Format::text, columns);
+  std::string out = headed_tables_text(tables, style) + bullets(reasons(result), style);
   if (!out.empty()) out += "\n";
-  if (const std::string words = legend(result); !words.empty()) out += paragraph(words, columns);
-  if (const std::string words = mean_text(result); !words.empty()) out += paragraph(words, columns);
-  return out + paragraph(sentence(result), columns) + cut_short(result.fault, one_line);
+  if (const std::string words = legend(result); !words.empty()) out += paragraph(words, style);
+  if (const std::string words = mean_text(result); !words.empty()) out += paragraph(words, style);
+  return out + paragraph(sentence(result), style) + cut_short(result.fault, one_line);
 }
 
 void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
@@ -188,7 +186,7 @@ void report(const CheckResult& result, const CheckRun& run, const CheckContext& 
                    if (outputs.format == "json") print(json);
                    if (outputs.format == "markdown") print(summary);
                    if (outputs.format == "text")
-                     print(findings_text(result, terminal, outputs.verbose) +
+                     print(findings_text(result, style_of(Format::text, terminal, outputs.verbose)) +
                            (context.next.empty() ? "" : "\n" + context.next + "\n"));
                    if (annotate) tell(annotations(result));
                  },

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "check/judge.h"
-#include "cli/text/console.h"
+#include "cli/text/headed_tables.h"
 
 namespace moetune {
 
@@ -27,9 +27,9 @@ struct CheckContext {
   std::string next;        // the command to run next, or empty
 };
 
-/// Tables by layer, the reasons of findings that are not good, and the answer in a sentence, last. `verbose` tells what
-/// each change is measured by and all knobs of the winners.
-std::string findings_text(const CheckResult& result, const Terminal& terminal, bool verbose);
+/// Tables by layer, the reasons of findings that are not good, and the answer in a sentence, last. A verbose style
+/// tells what each change is measured by and all knobs of the winners.
+std::string findings_text(const CheckResult& result, const Style& style);
 
 /// Writes everything that was asked for, standard output first: it needs no disk. An output that fails doesn't prevent
 /// the others; errors as of write_outputs. In GitHub Actions findings are annotated too, and GITHUB_STEP_SUMMARY gets

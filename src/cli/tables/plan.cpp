@@ -7,7 +7,6 @@
 
 #include "base/text/grid.h"
 #include "base/text/units.h"
-#include "cli/text/headed_tables.h"
 #include "record/fields.h"
 
 namespace moetune {
@@ -96,8 +95,10 @@ Json plan_json(const Plan& plan, const Json& tool) {
           {"files", {{"output", plan.output.string()}, {"journal", plan.journal.string()}}}};
 }
 
-std::string plan_text(const Plan& plan, Format format, int columns) {
-  const auto words = [&](const std::string& text) { return format == Format::markdown ? markdown_text(text) : text; };
+std::string plan_text(const Plan& plan, const Style& style) {
+  const auto words = [&](const std::string& text) {
+    return style.format == Format::markdown ? markdown_text(text) : text;
+  };
   const bool any = std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.listed != nullptr; });
   std::map<std::string, int64_t> reasons;
   std::vector<HeadedTable> tables;
@@ -115,14 +116,14 @@ std::string plan_text(const Plan& plan, Format format, int columns) {
     if (any) tables.push_back(std::move(candidates));
   }
   std::string text = fmt::format("{} on {}\n\n{}", counted(plan.items.size(), "cell"), words(plan.device.name),
-                                 headed_tables_text(tables, format, columns));
+                                 headed_tables_text(tables, style));
   if (!any)
-    text += "\n" + paragraph("The space is searched without a list of its candidates; --space quick would list some.",
-                             columns);
-  if (!reasons.empty()) text += "\n" + grid_text(pruned_grid(reasons), format, columns);
-  return text + "\n" + paragraph(words(sentence(plan.forecast, plan.journal)), columns) +
+    text += "\n" +
+            paragraph("The space is searched without a list of its candidates; --space quick would list some.", style);
+  if (!reasons.empty()) text += "\n" + grid_text(pruned_grid(reasons), style);
+  return text + "\n" + paragraph(words(sentence(plan.forecast, plan.journal)), style) +
          paragraph(fmt::format("Would write {} and {}.", words(plan.output.string()), words(plan.journal.string())),
-                   columns);
+                   style);
 }
 
 }  // namespace moetune

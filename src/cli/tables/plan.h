@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/text/output.h"
+#include "cli/text/headed_tables.h"
 #include "tune/forecast.h"
 #include "variant/space/space.h"
 
@@ -33,8 +33,7 @@ Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
 /// One row per cell: the cell, its figures, counts of candidates (empty where not counted), and the most frequent
 /// reason for pruning.
 std::string csv(const Plan& plan);
-/// Cells under their layers, then pruned reasons with their counts, then the files, as text or as Markdown. Text fits
-/// `columns`, as `fitted` does.
-std::string plan_text(const Plan& plan, Format format, int columns);
+/// Cells under their layers, then pruned reasons with their counts, then the files, as text or as Markdown.
+std::string plan_text(const Plan& plan, const Style& style);
 
 }  // namespace moetune

@@ -9,7 +9,6 @@
 
 #include "base/stats.h"
 #include "base/text/units.h"
-#include "cli/text/headed_tables.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -130,22 +129,22 @@ Grid winners_grid(const Entries& entries, const DeviceInfo& device) {
 
 }  // namespace
 
-std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose) {
+std::string results_text(const TunedTable& table, const Style& style) {
   std::vector<std::string> rivals = ranked_rivals(table);
   const auto is_baseline = [](const std::string& name) { return name != "default"; };
   const auto first = std::find_if(rivals.begin(), rivals.end(), is_baseline);
-  if (!verbose && first != rivals.end())
+  if (!style.verbose && first != rivals.end())
     rivals.erase(std::remove_if(first + 1, rivals.end(), is_baseline), rivals.end());
   std::vector<HeadedTable> tables;
   for (const Entries& entries : by_shape(table)) {
     const std::vector<std::string> heading = {title(entries[0]->cell.shape)};
-    tables.push_back({heading, routing_grid(entries, table, verbose)});
-    tables.push_back({heading, times_grid(entries, rivals, verbose)});
-    if (!verbose) tables.push_back({heading, winners_grid(entries, table.device)});
+    tables.push_back({heading, routing_grid(entries, table, style.verbose)});
+    tables.push_back({heading, times_grid(entries, rivals, style.verbose)});
+    if (!style.verbose) tables.push_back({heading, winners_grid(entries, table.device)});
   }
-  std::ranges::move(layer_tables(table, verbose), std::back_inserter(tables));
+  std::ranges::move(layer_tables(table, style.verbose), std::back_inserter(tables));
   std::ranges::move(step_tables(cell_times(table)), std::back_inserter(tables));
-  return headed_tables_text(tables, format, table_columns(format, terminal, verbose));
+  return headed_tables_text(tables, style);
 }
 
 std::string noise_sentence(const TunedTable& table) {

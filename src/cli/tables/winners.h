@@ -2,15 +2,14 @@
 #pragma once
 #include <string>
 
-#include "cli/text/output.h"
-#include "record/table/table.h"
+#include "cli/text/headed_tables.h"
 
 namespace moetune {
 
 /// For each layer the figures of its routings, the winners' times beside the default's and the fastest baseline's,
 /// and the winners by what differs from the default; then layers, and what training steps take: text of at most 80
-/// columns. `verbose` tells all knobs, all baselines and rates, in wider tables.
-std::string results_text(const TunedTable& table, Format format, const Terminal& terminal, bool verbose);
+/// columns. A verbose style tells all knobs, all baselines and rates, in wider tables.
+std::string results_text(const TunedTable& table, const Style& style);
 
 /// "3 of 12 cells are too noisy to trust: CELL (its time is uncertain by 31 %), ...; tune again with a longer --wait or
 /// on a quieter machine." Empty where every winner can be trusted.

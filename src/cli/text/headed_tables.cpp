@@ -24,7 +24,7 @@ void add_rows(Grid& grid, const Cell& cell, const std::vector<std::vector<std::s
 
 }  // namespace
 
-std::string headed_tables_text(const std::vector<HeadedTable>& tables, Format format, int columns) {
+std::string headed_tables_text(const std::vector<HeadedTable>& tables, const Style& style) {
   std::string out;
   const std::vector<std::string>* before = nullptr;
   for (const auto& [heading, grid] : tables) {
@@ -35,32 +35,32 @@ std::string headed_tables_text(const std::vector<HeadedTable>& tables, Format fo
       known = known && i < before->size() && (*before)[i] == heading[i];
       if (known) continue;
       any = true;
-      if (format == Format::markdown)
+      if (style.format == Format::markdown)
         out += fmt::format("{} {}\n", std::string(i + 2, '#'), markdown_text(heading[i]));
       else
-        for (const std::string& line : lines_of(heading[i], columns)) out += line + "\n";
+        for (const std::string& line : lines_of(heading[i], style.columns)) out += line + "\n";
     }
-    out += (any ? "\n" : "") + grid_text(grid, format, columns);
+    out += (any ? "\n" : "") + grid_text(grid, style);
     before = &heading;
   }
   return out;
 }
 
-std::string grid_text(const Grid& grid, Format format, int columns) {
-  return format == Format::markdown ? markdown(grid) : fitted(grid, columns);
+std::string grid_text(const Grid& grid, const Style& style) {
+  return style.format == Format::markdown ? markdown(grid) : fitted(grid, style.columns);
 }
 
-int table_columns(Format format, const Terminal& terminal, bool verbose) {
-  if (format != Format::text) return 0;
-  return terminal.output_columns > 0 || verbose ? terminal.output_columns : kColumns;
+Style style_of(Format format, const Terminal& terminal, bool verbose) {
+  const int columns = terminal.output_columns > 0 || verbose ? terminal.output_columns : kColumns;
+  return {format, format == Format::text ? columns : 0, verbose};
 }
 
-std::string bullets(const std::vector<std::string>& items, Format format, int columns) {
-  const auto shown = format == Format::markdown ? markdown_text : one_line;
+std::string bullets(const std::vector<std::string>& items, const Style& style) {
+  const auto shown = style.format == Format::markdown ? markdown_text : one_line;
   std::string out;
   for (const std::string& item : items) {
     const char* begin = "- ";
-    for (const std::string& line : lines_of(shown(item), columns > 2 ? columns - 2 : 0)) {
+    for (const std::string& line : lines_of(shown(item), std::max(style.columns - 2, 0))) {
       out += begin + line + "\n";
       begin = "  ";
     }
@@ -68,8 +68,8 @@ std::string bullets(const std::vector<std::string>& items, Format format, int co
   return out.empty() ? "" : "\n" + out;
 }
 
-std::string paragraph(const std::string& sentence, int columns) {
-  return fmt::format("{}\n", fmt::join(lines_of(sentence, columns), "\n"));
+std::string paragraph(const std::string& sentence, const Style& style) {
+  return fmt::format("{}\n", fmt::join(lines_of(sentence, style.columns), "\n"));
 }
 
 Grid cell_grid(const std::vector<Column>& columns) {

@@ -17,23 +17,27 @@ struct HeadedTable {
   Grid grid;
 };
 
+/// How people read a result: as text in so many columns (0 = as wide as it takes), or as Markdown.
+struct Style {
+  Format format = Format::text;
+  int columns = 0;
+  bool verbose = false;
+};
+/// Text fits the terminal, or 80 columns where there is none and nothing is `verbose`.
+Style style_of(Format format, const Terminal& terminal, bool verbose = false);
+
 /// Tables one after another; a line of a heading that the table before had too is not repeated. Markdown has '#' in
 /// front of headings.
-std::string headed_tables_text(const std::vector<HeadedTable>& tables, Format format, int columns);
+std::string headed_tables_text(const std::vector<HeadedTable>& tables, const Style& style);
 
 /// markdown(grid), or for text fitted(grid, columns).
-std::string grid_text(const Grid& grid, Format format, int columns);
+std::string grid_text(const Grid& grid, const Style& style);
 
-/// The columns that a table may take, 0 = as wide as it takes: text fits the terminal, or 80 columns where there is
-/// none and nothing is `verbose`.
-int table_columns(Format format, const Terminal& terminal, bool verbose = false);
+/// "- item" a line, escaped for the format and broken between words. An empty line comes first; nothing for no items.
+std::string bullets(const std::vector<std::string>& items, const Style& style);
 
-/// "- item" a line, escaped for `format` and broken between words to fit `columns`. An empty line comes first; nothing
-/// for no items.
-std::string bullets(const std::vector<std::string>& items, Format format, int columns);
-
-/// A sentence in lines that fit `columns`, with a line's end.
-std::string paragraph(const std::string& sentence, int columns);
+/// A sentence in lines, with a line's end.
+std::string paragraph(const std::string& sentence, const Style& style);
 
 /// A table with a row a cell: what tells the cells of one layer apart (tokens, and the routing with its seed,
 /// shortened), then these columns.

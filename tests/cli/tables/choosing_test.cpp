@@ -13,7 +13,7 @@ namespace {
 using sample::chosen_table;
 
 std::string told(const TunedTable& table, bool verbose = false) {
-  return headed_tables_text(choice_tables(table, verbose), Format::text, 80);
+  return headed_tables_text(choice_tables(table, verbose), {.columns = 80});
 }
 
 TEST(ChoosingOptions, AskForARuleAndALoss) {

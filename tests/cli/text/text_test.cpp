@@ -159,7 +159,7 @@ TEST(Winners, NoNoiseIsToldAsAFact) {
           id(noisy().cell) +
           " (its ratio to loop is uncertain by over 100 %); tune again with a longer --wait or on a quieter "
           "machine.");
-  const std::string told = results_text(table, Format::markdown, {}, false);
+  const std::string told = results_text(table, {.format = Format::markdown});
   EXPECT_NE(told.find("| 2.00x ± 0.0 % |"), std::string::npos) << told;
   EXPECT_NE(told.find("|         noisy |   noisy |"), std::string::npos) << told;
   EXPECT_NE(told.find("| simt block_m=16 (too noisy to trust) "), std::string::npos) << told;
@@ -192,7 +192,7 @@ TEST(Winners, ACellWithoutAWinnerTellsWhy) {
   TunedTable table;
   table.entries = {won(0.5)};
   table.entries[0].skipped = "out of memory";
-  EXPECT_NE(results_text(table, Format::text, {}, false).find("none: out of memory"), std::string::npos);
+  EXPECT_NE(results_text(table, {.columns = 80}).find("none: out of memory"), std::string::npos);
   EXPECT_EQ(answer(table, 1), "0 of 1 cell tuned.");
   EXPECT_EQ(cell_line(table.entries[0], {}, 0, 1), "[1/1] " + id(table.entries[0].cell) + ": no winner: out of memory");
 }
@@ -220,12 +220,12 @@ TEST(Winners, TextFitsIn80Columns) {
     if (i == 2) entry.skipped = "out of memory: it needs 120 GB, 80 GB are free";
     table.entries.push_back(entry);
   }
-  const std::string told = results_text(table, Format::text, {}, false);
+  const std::string told = results_text(table, {.columns = 80});
   for (const std::string& line : split(told, '\n')) EXPECT_LE(display_width(line), 80) << line;
   EXPECT_NE(told.find("wgmma, the default"), std::string::npos) << told;
   EXPECT_NE(told.find("wgmma block_m=176 block_n=256"), std::string::npos) << told;
   EXPECT_EQ(told.find("cublas-loop"), std::string::npos) << told;
-  const std::string all = results_text(table, Format::text, {}, true);
+  const std::string all = results_text(table, {.verbose = true});
   EXPECT_NE(all.find("cublas-grouped"), std::string::npos) << all;
   EXPECT_NE(all.find(text(table.entries[0].candidate)), std::string::npos) << all;
 }
@@ -247,10 +247,10 @@ TEST(Console, ColorWords) {
 TEST(Winners, LossToBalancedHasAColumnWhereThereAreBalancedRows) {
   TunedTable table;
   table.entries = {won(0.5), won(0.5)};
-  EXPECT_EQ(results_text(table, Format::text, {}, false).find("loss"), std::string::npos);
+  EXPECT_EQ(results_text(table, {.columns = 80}).find("loss"), std::string::npos);
   table.entries[0].cell.routing = parse_routing("balanced");
   table.entries[1].measurement.time.value = 1.25e-6;
-  const std::string told = results_text(table, Format::text, {}, false);
+  const std::string told = results_text(table, {.columns = 80});
   EXPECT_NE(told.find(" loss |"), std::string::npos) << told;
   EXPECT_NE(told.find("| +25.0 % |"), std::string::npos) << told;
 }

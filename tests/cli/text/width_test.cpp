@@ -64,14 +64,14 @@ TEST(Width, OfBench) {
                          .bytes = 1e9});
   results.back().status = Status::launch_error;
   results.back().reason = "cuBLAS: grouped gemm: the requested functionality is not supported on this device";
-  const std::string told = bench_text(results, Format::text, {}, false);
+  const std::string told = bench_text(results, {.columns = 80});
   expect_narrow(told);
   for (const std::string words : {"wgmma, the default ", "| winner: wgmma block_m=256 ", "| mma group=3 ",
                                   "64 tokens, ", "1024 tokens, ", "vs cublas-grouped", "launch_error"})
     EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
-  const std::string all = bench_text(results, Format::text, {}, true);
+  const std::string all = bench_text(results, {.verbose = true});
   for (const EntrantResult& result : results) EXPECT_TRUE(holds(all, text(result.entrant.contender))) << all;
-  for (const std::string& line : split(bench_text(results, Format::markdown, {}, false), '\n'))
+  for (const std::string& line : split(bench_text(results, {.format = Format::markdown}), '\n'))
     EXPECT_TRUE(line.empty() || line[0] == '|' || line[0] == '#' || line.starts_with("- ")) << line;
 }
 
@@ -95,7 +95,7 @@ TEST(Width, OfATrainingStep) {
                            .flops = 1e11,
                            .bytes = 1e9});
       }
-  const std::string told = bench_text(results, Format::text, {}, false);
+  const std::string told = bench_text(results, {.columns = 80});
   expect_narrow(told);
   for (const std::string words : {"nemotron-3-super-120b training step, bf16: 512 experts, top 22, hidden 1024,",
                                   "speedup of winners", "torch-grouped-mm (peer)", "720 µs to 5.28 ms"})
@@ -105,11 +105,11 @@ TEST(Width, OfATrainingStep) {
 TEST(HeadedTables, TellAHeadingOnceAndNestItInMarkdown) {
   const Grid grid{{{"a"}}, {{"1"}}};
   const std::vector<HeadedTable> tables = {{{"layer", "8 tokens"}, grid}, {{"layer", "16 tokens"}, grid}};
-  EXPECT_EQ(headed_tables_text(tables, Format::text, 80),
+  EXPECT_EQ(headed_tables_text(tables, {.columns = 80}),
             "layer\n8 tokens\n\n| a   |\n| --- |\n| 1   |\n\n16 tokens\n\n| a   |\n| --- |\n| 1   |\n");
-  EXPECT_TRUE(headed_tables_text(tables, Format::markdown, 0).starts_with("## layer\n### 8 tokens\n\n| a"));
-  EXPECT_EQ(bullets({"some words", "b|c"}, Format::text, 8), "\n- some\n  words\n- b\\|c\n");
-  EXPECT_EQ(bullets({"a <b>"}, Format::markdown, 0), "\n- a &lt;b&gt;\n");
+  EXPECT_TRUE(headed_tables_text(tables, {.format = Format::markdown}).starts_with("## layer\n### 8 tokens\n\n| a"));
+  EXPECT_EQ(bullets({"some words", "b|c"}, {.columns = 8}), "\n- some\n  words\n- b\\|c\n");
+  EXPECT_EQ(bullets({"a <b>"}, {.format = Format::markdown}), "\n- a &lt;b&gt;\n");
 }
 
 }  // namespace
