@@ -21,7 +21,6 @@
 #include "cli/files/files.h"
 #include "cli/options/contenders.h"
 #include "cli/options/device_options.h"
-#include "cli/text/headed_tables.h"
 #include "cli/text/output.h"
 #include "variant/catalog.h"
 

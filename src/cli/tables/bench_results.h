@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/options/contenders.h"
-#include "cli/text/headed_tables.h"
+#include "cli/text/output.h"
 #include "record/comparison.h"
 
 namespace moetune {

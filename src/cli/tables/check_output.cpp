@@ -12,7 +12,6 @@
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "cli/files/files.h"
-#include "cli/text/output.h"
 
 namespace moetune {
 namespace {

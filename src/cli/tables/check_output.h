@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "check/judge.h"
-#include "cli/text/headed_tables.h"
+#include "cli/text/output.h"
 
 namespace moetune {
 

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/group.h"
 #include "base/text/units.h"
-#include "cli/text/output.h"
 #include "record/table/table.h"
 #include "tune/layers.h"
 #include "tune/rounds.h"

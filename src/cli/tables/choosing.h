@@ -7,7 +7,7 @@
 #include "cli/options/options.h"
 #include "cli/options/parts.h"
 #include "cli/text/console.h"
-#include "cli/text/headed_tables.h"
+#include "cli/text/output.h"
 #include "tune/contest.h"
 #include "tune/tuner.h"
 

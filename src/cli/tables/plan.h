@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/text/headed_tables.h"
+#include "cli/text/output.h"
 #include "tune/forecast.h"
 #include "variant/space/space.h"
 

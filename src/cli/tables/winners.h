@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "cli/text/headed_tables.h"
+#include "cli/text/output.h"
 
 namespace moetune {
 

@@ -1,14 +1,16 @@
-// How results read: formats on standard output, and numbers and findings as every table words them. The files that
-// commands write: see files.h.
+// How results read: formats on standard output, numbers and findings as every table words them, and tables under
+// headings, of a layer and of a cell of it. In text they fit in 80 columns. The files that commands write: see files.h.
 #pragma once
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/group.h"
 #include "base/text/grid.h"
 #include "cli/options/options.h"
 #include "cli/text/console.h"
+#include "record/step.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -43,5 +45,54 @@ Grid pruned_grid(const std::map<std::string, int64_t>& reasons);
 /// The argument as a shell takes it, quoted where needed.
 std::string shell_quoted(const std::string& word);
 std::string shell_line(const std::vector<std::string>& argv);
+
+/// A table and its heading: lines from the general to the special, such as the layer, then the cell.
+struct HeadedTable {
+  std::vector<std::string> heading;
+  Grid grid;
+};
+
+/// How people read a result: as text in so many columns (0 = as wide as it takes), or as Markdown.
+struct Style {
+  Format format = Format::text;
+  int columns = 0;
+  bool verbose = false;
+};
+/// Text fits the terminal, or 80 columns where there is none and nothing is `verbose`.
+Style style_of(Format format, const Terminal& terminal, bool verbose = false);
+
+/// Tables one after another; a line of a heading that the table before had too is not repeated. Markdown has '#' in
+/// front of headings.
+std::string headed_tables_text(const std::vector<HeadedTable>& tables, const Style& style);
+
+/// markdown(grid), or for text fitted(grid, columns).
+std::string grid_text(const Grid& grid, const Style& style);
+
+/// "- item" a line, escaped for the format and broken between words. An empty line comes first; nothing for no items.
+std::string bullets(const std::vector<std::string>& items, const Style& style);
+
+/// A sentence in lines, with a line's end.
+std::string paragraph(const std::string& sentence, const Style& style);
+
+/// A table with a row a cell: what tells the cells of one layer apart (tokens, and the routing with its seed,
+/// shortened), then these columns.
+Grid cell_grid(const std::vector<Column>& columns);
+void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts);
+
+/// The headings of a cell: its layer, and "64 tokens, zipf:1, seed 3".
+std::vector<std::string> cell_heading(const Cell& cell);
+
+/// One table per layer with training steps. Each step has a row per contender with the sum of its six times, and how
+/// much faster the first contender is: the ratio of the sums, or "noisy" where a cell cannot be trusted.
+std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells);
+
+/// For each layer what ran, its time and the speedup of the pair, and then the pair.
+std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose);
+
+/// Items with a `cell`, grouped by their layer, in the order of their first appearance. The items must outlive it.
+template <typename Item>
+std::vector<std::vector<const Item*>> by_layer(const std::vector<Item>& items) {
+  return grouped_by(pointers_to(items), [](const Item* item) -> const Shape& { return item->cell.shape; });
+}
 
 }  // namespace moetune

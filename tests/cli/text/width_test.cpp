@@ -4,7 +4,7 @@
 #include "base/text/units.h"
 #include "built_in.h"
 #include "cli/tables/bench_results.h"
-#include "cli/text/headed_tables.h"
+#include "cli/text/output.h"
 
 namespace moetune {
 namespace {
