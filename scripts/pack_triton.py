@@ -842,7 +842,7 @@ def gemms_of(parser, arguments):
     for word in words:
         if not re.fullmatch(r"(up|down):\d+,\d+" if arguments.server else r"((up|down):)?\d+,\d+", word):
             parser.error(f"--gemm {word}: the kernel of {arguments.dtype} has n and k compiled in; expected up:N,K or down:N,K, such as "
-                         "up:1536,2048")
+                         "up:1536,2048" if arguments.server else f"--gemm {word}: expected N,K, such as 1536,2048")
     return tuple(dict.fromkeys((word.rpartition(":")[0], *map(int, word.rpartition(":")[2].split(","))) for word in words))
 
 
@@ -956,7 +956,10 @@ def main(argv):
     tasks, large = tasks_of(arguments, description)
     if foretold(arguments, description, tasks):
         return 2
-    arguments.output.mkdir(parents=True, exist_ok=True)
+    try:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--output: {arguments.output} cannot be made: {error.strerror}; name another folder")
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as jit-compiled kernels have it; Triton warns where nothing is said
     folder = Folder(arguments.output)
     prepared, binaries, failed, other = collect(compile_all(tasks, arguments.jobs), folder)
@@ -980,6 +983,7 @@ def main(argv):
     for step in description["prepare"]:
         if not step.get("timed", True):
             print(f"{name_of(step['function'])} runs once before all launches: it is not timed.")
+    print(f"Next: moetune tune --pack {arguments.output} --variant {manifest['variant']} --model ...")
     if (wrong := validated(arguments.output, arguments.output)) is None:
         print(f"there is no moetune here: see what 'moetune validate {arguments.output}' says of it", file=sys.stderr)
     return wrong or tell_missing(other, manifest, binaries)

@@ -261,6 +261,7 @@ def test_what_a_pack_cannot_hold_is_refused_by_the_template(room):
 def test_a_pack_is_compiled_without_a_gpu_and_read(room):
     told = pack(room, "-o", "pack", "--jobs", "1", *SMALL).stdout
     assert told.startswith("pack: 8 of 8 candidates in 2 binaries")  # the four of GROUP_SIZE_M share theirs
+    assert told.endswith("Next: moetune tune --pack pack --variant triton_moe --model ...\n")
     validate("pack", room.path / "pack/pack.json")
     room.ok("validate", "pack/pack.json")
     manifest = room.json("pack/pack.json")
@@ -286,6 +287,9 @@ def test_what_no_block_has_shared_memory_for_is_left_out(room):
 def test_wrong_words_are_told(room):
     assert "knobs are BLOCK_SIZE_M," in pack(room, "-o", "pack", "--set", "warps=4", code=2).stderr
     assert "'hopper' is not an architecture" in pack(room, "-o", "pack", "--arch", "hopper", code=2).stderr
+    assert "--gemm 1536: expected N,K" in pack(room, "-o", "pack", "--gemm", "1536", code=2).stderr
+    room.write("file", "")
+    assert "--output: file/pack cannot be made: Not a directory" in pack(room, "-o", "file/pack", code=2).stderr
 
 
 @pytest.fixture
