@@ -131,6 +131,11 @@ except moetune.Wrong as error:
     assert [sentence for line, (_, _, sentence) in zip(lines, WRONG) if sentence not in line] == [], lines
 
 
+def test_a_parameter_that_nothing_fills_is_named(room):
+    error = python(room, BEGIN + f"def launch(x, w, y, row_ends, A):\n    pass\nmoetune.pack(launch, {{'A': [1]}}, {CELLS!r})", code=1)
+    assert "row_ends is neither a knob of the space nor one of x, w, y, m_sizes, first_rows, " in error
+
+
 def test_errors_of_the_program_are_its_own(room):
     text = BEGIN + LAUNCH + "moetune.tune(launch, {'BLOCK_M': [16], 'num_warps': [4]}, '--modell qwen3 --tokens 1')"
     told = python(room, text, 1)
