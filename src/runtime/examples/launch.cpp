@@ -2,7 +2,7 @@
 // under a CUDA graph, what a launch costs the host, and whether launches write every element with the same bits.
 //
 //   g++ -std=c++17 -I kernels/include -I /usr/local/cuda/include kernels/examples/launch.cpp -L kernels/lib -lmoetune \
-//       -Wl,-rpath,kernels/lib -L /usr/local/cuda/lib64/stubs -lcuda -o launch
+//       -Wl,-rpath,"$PWD/kernels/lib" -L /usr/local/cuda/lib64/stubs -lcuda -o launch
 //   ./launch kernels
 #include <cuda.h>
 
