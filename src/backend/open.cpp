@@ -33,8 +33,8 @@ std::unique_ptr<Backend> make_arch_backend(const std::string&, const BackendOpti
 std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOptions& options) {
   if (device == "cpu") return make_cpu_backend(options);
   if (device.starts_with(kArch)) return make_arch_backend(device.substr(kArch.size()), options);
-  const std::vector<std::string> gpus_elsewhere = gpu_words();
-  if (std::ranges::find(gpus_elsewhere, device) != gpus_elsewhere.end()) return make_arch_backend(device, options);
+  std::vector<std::string> words = gpu_words();  // of GPUs elsewhere
+  if (std::ranges::find(words, device) != words.end()) return make_arch_backend(device, options);
   const int gpus = cuda_device_count();
   if (device == "auto") return gpus > 0 ? make_cuda_backend(0, options) : make_cpu_backend(options);
   if (device == "cuda:all")
@@ -42,8 +42,10 @@ std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOp
   if (device == "gpu" || device.starts_with("gpu:"))
     throw request_error(fmt::format("unknown device '{}'", device),
                         fmt::format("did you mean 'cuda{}'?", device.substr(3)));
-  if (device != "cuda" && !device.starts_with("cuda:"))
-    throw unknown_word("device", device, {"auto", "cpu", "cuda", "cuda:0", "h200"});
+  if (device != "cuda" && !device.starts_with("cuda:")) {
+    words.insert(words.begin(), {"auto", "cpu", "cuda", "cuda:0"});
+    throw unknown_word("device", device, words);
+  }
   const auto ordinal =
       device == "cuda" ? 0 : static_cast<int>(parse_integer(device.substr(5), "--device cuda:N", 0, 1023));
   if (gpus == 0)

@@ -95,6 +95,7 @@ def test_errors_leave_standard_output_empty(room):
     (["tune", *TINY, "--dtype", "bf61"], "did you mean 'bf16'?"),
     (["tune", *TINY, "--projection", "upp"], "did you mean 'up'?"),
     (["tune", *TINY, "--space", "quik"], "did you mean 'quick'?"),
+    (["tune", *TINY, "--space", "alll"], "did you mean 'all'?"),
     (["tune", *TINY, "--variant", "cpuu"], "did you mean 'cpu'?"),
     (["tune", *TINY, "--set", "blokc_m=64"], "did you mean 'block_m'?"),
     (["tune", *TINY, "--strategy", "exhuastive"], "did you mean 'exhaustive'?"),
@@ -109,7 +110,7 @@ def test_mistyped_words_get_the_nearest(room, arguments, hint):
 
 def test_unknown_device(room):
     room.error(2, "tune", "--device", "cuba", *TINY[2:])
-    for word, meant in (("gpu", "cuda"), ("gpu:1", "cuda:1")):
+    for word, meant in (("gpu", "cuda"), ("gpu:1", "cuda:1"), ("h101", "h100")):
         assert f"unknown device '{word}'\nhint: did you mean '{meant}'?" in room.error(2, "tune", "--device", word, *TINY[2:])
 
 

@@ -213,7 +213,9 @@ SearchSpace load_space(const std::string& name_or_file, const Catalog& catalog) 
   } else if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored)) {
     json = read_json(name_or_file);
   } else {
-    throw unknown_word("space", name_or_file, embedded_names(kFolder));
+    std::vector<std::string> names = embedded_names(kFolder);
+    names.emplace(names.begin(), kAllVariants);
+    throw unknown_word("space", name_or_file, names);
   }
   SearchSpace space = space_from_json(JsonAt(json, name_or_file), catalog);
   space.name = name_or_file;
@@ -264,7 +266,7 @@ void require_variant(const SearchSpace& space, const DeviceInfo& device) {
   throw request_error(
       fmt::format("this machine has no GPU, or --device cpu was given; no variant of the space '{}' runs on a cpu",
                   space.name),
-      "plan for a GPU with --dry-run --device h200, compile for one with 'moetune compile', or use --variant cpu");
+      "plan for a GPU with tune --dry-run --device h200, compile for one with compile, or use --variant cpu");
 }
 
 Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device) {
