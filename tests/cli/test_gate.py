@@ -285,6 +285,12 @@ def test_without_a_table_both_sides_must_be_packs(planted, options, text):
     assert text in planted.error(2, "check", *RACE, *options, env=H200)
 
 
+def test_packs_without_a_table_need_a_gpu(planted):
+    made_pack(planted, "old")
+    words = ["cpu" if word == "cuda" else word for word in RACE]
+    assert "packs are of GPU kernels" in planted.error(3, "check", *words, "--pack", "old", "--against", "old")
+
+
 # --- other libraries ---
 
 def peers_file(room, name, version="2.9.1", **times):

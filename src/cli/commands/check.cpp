@@ -147,6 +147,9 @@ Sides open_sides(const CheckOptions& options, const TunedTable& table) {
   if (device.device == "auto" && table.device.kind == DeviceKind::cpu) device.device = "cpu";
   Sides sides;
   sides.here = open_worker(device);
+  if (options.table.empty() && sides.here->device().kind == DeviceKind::cpu)
+    throw machine_error("packs are of GPU kernels: this machine has no GPU, or --device cpu was given",
+                        "run this on one that has; 'moetune compile --pack' needs none");
   // Another program is measured here and now: a table of another model of GPU will do.
   if (options.against.empty() || sides.here->device().kind != table.device.kind)
     require_comparable(table, sides.here->device());
