@@ -169,6 +169,5 @@ def test_a_report_of_an_absurd_time_ends(room):
 def test_winners_of_other_kernels_are_refused_with_the_way(room, name, server):
     text = room.error(1, "export", SOURCE / f"configs/tuned/{name}.json", "--format", server, "-o", "vv/")
     assert "knobs of other kernels make it slower" in text
-    assert "scripts/pack_triton.py -o triton-pack" in text and "tune --pack triton-pack --variant triton_moe" in text
-    assert f"export triton.json --format {server}" in text
+    assert f"moetune tune --for {server} " in text
     assert not (room.path / "vv").exists()

@@ -282,10 +282,9 @@ Error nothing_fits(Server server, const std::vector<std::string>& notes, const s
   if (slower && !untimed) return {Exit::no, what, fmt::format("{} needs no file for these layers", program)};
   if (untimed) return {Exit::no, what, remedy};
   return {Exit::no, what,
-          fmt::format("make a pack of that kernel with scripts/pack_triton.py -o triton-pack, tune forward cells with "
-                      "moetune tune --pack triton-pack --variant triton_moe -o triton.json and the options of the "
-                      "cells, then moetune export triton.json --format {} -o {}-configs",
-                      format, format)};
+          fmt::format("tune that kernel, and write its file, with moetune tune --for {} and the model's options "
+                      "(--model, --tp, --dtype)",
+                      format)};
 }
 
 // What the knobs mean in the other program.
