@@ -77,12 +77,15 @@ def test_a_dry_run_tells_files_cells_and_time_without_a_gpu(room):
     told = room.ok(*tune("vllm", "--dry-run", "--device", "h200")).stdout
     assert f"vLLM looks for:\nout/{NAME}\n" in told
     assert "72 cells: up and down of 1 layer, 18 token counts, routings uniform, zipf:1." in told
-    assert "170 rows of the 1280 of its tuner are tried" in told and "Would take about " in told
+    assert "170 of the 1280 configurations of its tuner are tried" in told and "Would take about " in told
     assert not (room.path / "out").exists()
     plan = json.loads(room.ok(*tune("sglang", "--dry-run", "--device", "h200", "--shared-experts", "1", "--format", "json")).stdout)
     name = "E=513,N=128,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128]"
     assert plan["files"] == [f"out/configs/triton_3_6_0/{name}{end}.json" for end in ("", "_down")]
     assert "/t16/shared:1:zipf:1/e513/top11/n2048/k128/by_slot+topk_weights/" in "\n".join(plan["cells"])
+    room.write("file", "")
+    here = room.ok(*tune("vllm", "--dry-run", "--device", "h200"), env={"XDG_CACHE_HOME": str(room.path / "file")}).stdout
+    assert "cannot make the folder: Not a directory: name a folder for such files in XDG_CACHE_HOME" in " ".join(here.split())
     room.env["MOETUNE_PYTHON"] = "/bin/false"
     assert "The kernel cannot be compiled here: pack_triton.py" in room.ok(*tune("vllm", "--dry-run", "--device", "h200")).stdout
 

@@ -26,6 +26,14 @@ std::string python() {
   return named && *named ? named : "python3";
 }
 
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw machine_error(fmt::format("{}: cannot make the folder: {}", folder.string(), error.message()),
+                        "name a folder for such files in XDG_CACHE_HOME");
+}
+
 // The folder with the scripts: of MOETUNE_SCRIPTS, or of copies of those in this binary.
 fs::path scripts_folder() {
   if (const char* named = std::getenv("MOETUNE_SCRIPTS"); named && *named) {
@@ -39,7 +47,7 @@ fs::path scripts_folder() {
   const fs::path folder = cache_folder() / "scripts" / hash.hex().substr(0, 16);
   for (const char* script : kPackScripts)
     if (const fs::path file = folder / fs::path(script).filename(); !fs::exists(file)) {
-      fs::create_directories(folder);
+      make_folder(folder);
       write_atomic(file, embedded_file(script).value());
     }
   return folder;
@@ -107,7 +115,7 @@ std::string candidates_text(const std::vector<TriedRow>& rows) {
 
 FoundKernel find_kernel(const std::string& program, const std::string& format, const std::string& kernel_file) {
   const fs::path found = cache_folder() / fmt::format("found-{}.json", ::getpid());
-  fs::create_directories(found.parent_path());
+  make_folder(found.parent_path());
   std::vector<std::string> words = {"--find", "-o", found.string(), "--from", program, "--dtype", format};
   if (!kernel_file.empty()) words.insert(words.end(), {"--kernel-file", kernel_file});
   run_script(words);
@@ -146,7 +154,7 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
   }
   const fs::path partial = place.string() + fmt::format(".partial-{}", ::getpid()), list = partial.string() + ".json";
   const RemovedAtTheEnd removed{{partial, list}};
-  fs::create_directories(place.parent_path());
+  make_folder(place.parent_path());
   write_atomic(list, candidates);
   words.insert(words.end(),
                {"--kernel-file", run.kernel.string(), "-o", partial.string(), "--candidates", list.string()});

@@ -349,15 +349,16 @@ std::string served_plan_text(const ServedRun& run, const TuneOptions& options) {
   say(fmt::format("{} looks for:", name(run.server)));
   for (const std::string& file : files) result += file + "\n";
   say(bases.empty()
-          ? "It has no such file here: without it, it runs its default rows."
+          ? "No such file was found beside its kernel or in --base: it runs its default rows."
           : fmt::format("It has {} of these files: their rows stay where ours are not faster.", bases.size()));
   result += "\n";
   say(fmt::format("{}: up and down of {}, {} token counts, routings {}.", counted(run.cells.size(), "cell"),
                   counted(run.layers.size(), "layer"), counts.size(), fmt::join(routings, ", ")));
-  say(
-      fmt::format("{} rows of the {} of its tuner are tried, each verified; the others are larger than the experts' "
-                  "rows, need more shared memory than there is, or win nowhere in its files (--space full tries all).",
-                  run.rows.size(), run.of_rows));
+  say(fmt::format(
+      "{} of the {} configurations of its tuner are tried, each verified; the others have tiles larger than an "
+      "expert's rows, need more shared memory than there is, or win nowhere in its files (--space full tries "
+      "all).",
+      run.rows.size(), run.of_rows));
   if (has_groups(run.layers[0].format))
     say(
         fmt::format("{} runs this kernel with --quantization moe_wna16; without it, it may run Marlin, which reads no "
