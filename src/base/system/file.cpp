@@ -171,7 +171,7 @@ void require_writable(const fs::path& path, bool dry) {
     fs::create_directories(folder, error);
     if (error) throw request_error(fmt::format("{}: cannot make the folder: {}", folder.string(), error.message()));
   }
-  if (!fs::is_directory(folder, error)) throw request_error(fmt::format("{}: no such folder", folder.string()));
+  if (!fs::is_directory(folder, error)) throw request_error(fmt::format("{}: is not a folder", folder.string()));
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none)
     throw cannot_be_written(path, error.message());  // the name cannot be resolved

@@ -138,6 +138,9 @@ TEST(RequireWritable, RefusesAFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "new"));
   EXPECT_EQ(error_of([&] { require_writable(folder.path()); }).what,
             folder.path().string() + ": is a folder, expected a file name");
+  write_atomic(folder.path() / "file", "");
+  EXPECT_EQ(error_of([&] { require_writable(folder.path() / "file" / "x"); }).what,
+            (folder.path() / "file").string() + ": is not a folder");
 }
 TEST(RequireWritable, RefusesWhereNoFileCanBe) {
   EXPECT_EQ(error_of([] { require_writable("/proc/moetune/out.json"); }).exit, Exit::request);
