@@ -403,6 +403,8 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     if (const std::string& id = one->device().id; !held.contains(id))
       held.emplace(id, lock(*one, options.device, invocation));
   }
+  if (options.device.device == "auto" && !options.quiet && devices[0]->device().kind == DeviceKind::cpu)
+    note(invocation.terminal, "there is no GPU here ('moetune doctor' says why): the cpu's kernel is tuned");
   prepare(options, request, whole, choosing, *devices[0], invocation);
   const std::atomic<bool>& stop = stop_on_signals();
   const bool known = whole.before && request.cells.empty();
