@@ -121,6 +121,8 @@ std::string plan_text(const Plan& plan, const Style& style) {
     text += "\n" +
             paragraph("The space is searched without a list of its candidates; --space quick would list some.", style);
   if (!reasons.empty()) text += "\n" + grid_text(pruned_grid(reasons), style);
+  if (std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.listed && legal(*item.listed) == 0; }))
+    return text;  // the error that follows says why
   return text + "\n" + paragraph(words(sentence(plan.forecast, plan.journal)), style) +
          paragraph(fmt::format("Would write {} and {}.", words(plan.output.string()), words(plan.journal.string())),
                    style);
