@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "checks.h"
 #include "error_of.h"
-#include "tune/tuning.h"
 
 namespace moetune {
 namespace {
@@ -16,18 +16,6 @@ using fake::contender;
 using fake::FakeBackend;
 using fake::Script;
 using fake::Tuning;
-
-TunedTable tuned(Script script = {}, std::vector<Cell> cells = {fake::small_cell()}) {
-  Tuning tuning(std::move(script));
-  tuning.request.cells = std::move(cells);
-  return tuning.run();
-}
-
-// The same code, but every candidate takes `factor` times as long.
-Script slowed(double factor, Script script = {}) {
-  script.seconds = [factor](const Candidate& c) { return factor * fake::formula(c); };
-  return script;
-}
 
 struct Checking {
   FakeBackend backend;

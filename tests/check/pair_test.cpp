@@ -4,26 +4,19 @@
 #include <cmath>
 
 #include "check/judge.h"
+#include "checks.h"
 #include "error_of.h"
-#include "tune/tuning.h"
 
 namespace moetune {
 namespace {
 
 using fake::FakeBackend;
 using fake::Script;
-using fake::Tuning;
 
-TunedTable tuned(int cells = 1) {
-  Tuning tuning;
-  tuning.request.cells.clear();
-  for (int i = 0; i < cells; ++i) tuning.request.cells.push_back(fake::small_cell(16 + 2 * i));
-  return tuning.run();
-}
-
-Script slowed(double factor, Script script = {}) {
-  script.seconds = [factor](const Candidate& c) { return factor * fake::formula(c); };
-  return script;
+TunedTable table_of(int count) {
+  std::vector<Cell> cells;
+  for (int i = 0; i < count; ++i) cells.push_back(fake::small_cell(16 + 2 * i));
+  return tuned({}, std::move(cells));
 }
 
 struct Pair {
@@ -181,7 +174,7 @@ TEST(Pair, AWinnerThatDiesThereInTheMiddleIsNotJudgedAndOneHereFails) {
 
 TEST(Gate, SuspectsAreConfirmedAfterAllCellsWereMeasured) {
   Pair pair(slowed(1.1));
-  const CheckResult result = pair.run(tuned(3));
+  const CheckResult result = pair.run(table_of(3));
   ASSERT_EQ(result.findings.size(), 3U);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(result.findings[i].finding, Finding::regressed);
@@ -200,7 +193,7 @@ TEST(Gate, TheMeanShowsWhatNoCellShowsAlone) {
     script.seed = seed;
     return script;
   };
-  const TunedTable table = tuned(12);
+  const TunedTable table = table_of(12);
   Pair slower(noisy(1, 1.06), noisy(2, 1)), same(noisy(3, 1), noisy(4, 1));
   for (Pair* pair : {&slower, &same}) {
     pair->request.threshold = 0.04;
@@ -227,7 +220,7 @@ TEST(Gate, AMeanThatFreshRoundsDoNotShowIsNoRegression) {
   self->script.noise = {.sigma = 0.14};
   self->script.baselines = {};
   pair.request.max_rounds = pair.request.rounds;
-  const CheckResult result = pair.run(tuned(12));
+  const CheckResult result = pair.run(table_of(12));
   EXPECT_EQ(std::ranges::count(result.findings, Finding::regressed, &CellFinding::finding), 0);
   EXPECT_GT(self->loads, 12);  // fresh rounds were asked for
   EXPECT_NE(result.mean->finding, Finding::regressed);
@@ -250,7 +243,7 @@ void waver(FakeBackend& backend, double share, double factor, uint64_t seed) {
 }
 
 Tally simulate(int runs, double factor, double threshold, double sigma) {
-  const TunedTable table = tuned(12);
+  const TunedTable table = table_of(12);
   Tally tally;
   for (int run = 0; run < runs; ++run) {
     Script now, other;
@@ -290,7 +283,7 @@ TEST(GateSimulation, ASlowdownOverTheThresholdIsFound) {
 }
 
 TEST(GateSimulation, WhatIsDetectableIsFoundInNineteenOfTwenty) {
-  const TunedTable table = tuned(12);
+  const TunedTable table = table_of(12);
   Script calm, other;
   calm.noise = other.noise = {.sigma = 0.02};
   calm.seed = 5, other.seed = 6;

@@ -4,18 +4,16 @@
 #include <gtest/gtest.h>
 
 #include "built_in.h"
+#include "checks.h"
 #include "error_of.h"
-#include "tune/tuning.h"
 
 namespace moetune {
 namespace {
 
 using fake::Script;
 
-TunedTable tuned() {
-  fake::Tuning tuning(Script{.baselines = {{"loop", 300e-6}, {"grouped", 200e-6}}});
-  tuning.request.cells = {fake::small_cell(16), fake::small_cell(64)};
-  return tuning.run();
+TunedTable two_cells() {
+  return tuned({.baselines = {{"loop", 300e-6}, {"grouped", 200e-6}}}, {fake::small_cell(16), fake::small_cell(64)});
 }
 
 CheckResult checked(const TunedTable& table, Script script) {
@@ -25,18 +23,14 @@ CheckResult checked(const TunedTable& table, Script script) {
   return check(table, backend, request, {}, std::atomic<bool>{false});
 }
 
-Script slower() {
-  Script script{.baselines = {{"loop", 330e-6}, {"grouped", 220e-6}}};
-  script.seconds = [](const Candidate& c) { return 1.2 * fake::formula(c); };
-  return script;
-}
+Script slower() { return slowed(1.2, {.baselines = {{"loop", 330e-6}, {"grouped", 220e-6}}}); }
 
 Update update() { return {.date = "2026-11-23T01:26:06", .reason = "driver 580", .tool = fake::kTool, .cells = {}}; }
 
 const Json kHere = {{"identity", {{"fake", "1"}}}};
 
 TEST(UpdateTable, HasTheTimesOfNowAndTheReason) {
-  TunedTable table = tuned();
+  TunedTable table = two_cells();
   table.entries[0].code = "0123456789ab";
   const CheckResult result = checked(table, slower());
   const UpdatedTable updated = update_table(table, result, kHere, update());
@@ -58,7 +52,7 @@ TEST(UpdateTable, HasTheTimesOfNowAndTheReason) {
 }
 
 TEST(UpdateTable, ReadsAsItWasWritten) {
-  const TunedTable table = update_table(tuned(), checked(tuned(), slower()), kHere, update()).table;
+  const TunedTable table = update_table(two_cells(), checked(two_cells(), slower()), kHere, update()).table;
   const Json json = to_json(table);
   EXPECT_EQ(json["updates"][0]["reason"], "driver 580");
   EXPECT_EQ(to_json(table_from_json(JsonAt(json, "t.json"), built_in())), json);
@@ -68,14 +62,14 @@ TEST(UpdateTable, ReadsAsItWasWritten) {
 TEST(UpdateTable, ARivalThatDoesNotRunHereGoes) {
   Script alone = slower();
   alone.baselines = {{"loop", 330e-6}};
-  const TunedTable table = tuned();
+  const TunedTable table = two_cells();
   const Entry entry = update_table(table, checked(table, alone), kHere, update()).table.entries[0];
   EXPECT_EQ(find_rival(entry, "grouped"), nullptr);
   EXPECT_NE(find_rival(entry, "loop"), nullptr);
 }
 
 TEST(UpdateTable, AWrongWinnerKeepsItsTimes) {
-  const TunedTable table = tuned();
+  const TunedTable table = two_cells();
   CheckResult result = checked(table, slower());
   result.findings[1].rounds = 0;
   result.findings[1].reason = "7 of 2048 elements differ";
@@ -89,14 +83,14 @@ TEST(UpdateTable, AWrongWinnerKeepsItsTimes) {
 TEST(UpdateTable, TimesOfABusyMachineAreNoBaseline) {
   Script busy = slower();
   busy.waited = 0.5;
-  const TunedTable table = tuned();
+  const TunedTable table = two_cells();
   const UpdatedTable updated = update_table(table, checked(table, busy), kHere, update());
   EXPECT_EQ(updated.kept.size(), 2U);
   EXPECT_TRUE(updated.table.updates.empty());
 }
 
 TEST(UpdateTable, TimesOfTwoEnvironmentsDoNotMix) {
-  const TunedTable table = tuned();
+  const TunedTable table = two_cells();
   CheckResult result = checked(table, slower());
   const Json other = {{"identity", {{"fake", "2"}}}};
   EXPECT_EQ(update_table(table, result, other, update()).table.environment, other);

@@ -10,7 +10,7 @@
 namespace moetune {
 
 /// The error of a request, or "no error".
-inline std::string error_of(const CellOptions& options) {
+inline std::string cell_error(const CellOptions& options) {
   const Caught caught = error_of([&] { make_cells(options); });
   if (caught.exit == Exit::yes) return "no error";
   EXPECT_EQ(caught.exit, Exit::request);

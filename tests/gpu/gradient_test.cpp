@@ -32,7 +32,7 @@ std::vector<Fusion> fusions(Op op, Dtype dtype) {
   return result;
 }
 
-const GpuCase kCases[] = {
+const GpuCase kGradientCases[] = {
     {"zipf", 16, 4, 256, 192, 100, "zipf:1"},
     {"one_row", 16, 1, 128, 128, 1, "uniform"},
     {"all_rows_to_one_expert", 16, 1, 128, 192, 300, "single"},
@@ -45,7 +45,7 @@ const GpuCase kCases[] = {
 };
 
 class Gradients : public GpuTest, public testing::WithParamInterface<GpuCase> {};
-INSTANTIATE_TEST_SUITE_P(Cases, Gradients, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Cases, Gradients, testing::ValuesIn(kGradientCases),
                          [](const auto& instance) { return instance.param.name; });
 
 TEST_P(Gradients, OfTheBaselinesAreRight) {

@@ -1,7 +1,6 @@
 // One run over several devices: who tunes what, what a lost device leaves, and one journal and table for all.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <fstream>
 #include <map>
 #include <set>
@@ -12,6 +11,7 @@
 #include "built_in.h"
 #include "error_of.h"
 #include "record/open_journal.h"
+#include "sleep_ms.h"
 #include "temporary_folder.h"
 #include "tune/fake_backend.h"
 #include "tune/run.h"
@@ -22,8 +22,6 @@ namespace {
 
 using fake::cpu;
 using fake::FakeBackend;
-
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 TEST(CellQueue, HandsOutEachCellOnceInTheGivenOrder) {
   CellQueue queue({2, 1, 0});

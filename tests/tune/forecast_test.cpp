@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sleep_ms.h"
 #include "tune/fake_backend.h"
 #include "tune/tuning.h"
 #include "workload/product.h"
@@ -91,7 +92,7 @@ TEST(Estimate, GuessesGrowWithTrialsProblemsAndLoad) {
 TEST(Estimate, EachTrialOfARunTellsItsTime) {
   fake::Tuning tuning;
   tuning.backend.script.before = [](const std::string& call, const Contender&) {
-    if (call == "verify") std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (call == "verify") sleep_ms(2);
   };
   tuning.run();
   for (const Trial& trial : tuning.trials) EXPECT_GE(trial.took, 2e-3) << text(trial.candidate);

@@ -12,7 +12,7 @@ namespace {
 using fake::cpu;
 using fake::FakeBackend;
 
-const Candidate kUp = cpu(48), kOtherUp = cpu(24), kDown = cpu(48, 128), kOtherDown = cpu(16), kDefault = cpu(96);
+const Candidate kUp = cpu(48), kOtherUp = cpu(24), kDown = cpu(48, 128), kOtherDown = cpu(16), kFallback = cpu(96);
 
 Cell part(Projection projection) {
   Cell cell = fake::small_cell();
@@ -31,7 +31,7 @@ Entry winner(Projection projection, const Candidate& candidate) {
   entry.m_sizes = make_problem(entry.cell).routing.m_sizes;
   entry.candidate = candidate;
   entry.measurement = {.time = {1e-4, 1e-4, 1e-4, 11}};
-  entry.rivals.push_back({.name = "default", .candidate = kDefault});
+  entry.rivals.push_back({.name = "default", .candidate = kFallback});
   return entry;
 }
 
@@ -44,7 +44,7 @@ struct Pairing {
   std::vector<std::string> notes;
 
   Pairing() {
-    backend.script.seconds = [](const Candidate& one) { return one == kDefault ? 150e-6 : 100e-6; };
+    backend.script.seconds = [](const Candidate& one) { return one == kFallback ? 150e-6 : 100e-6; };
     backend.script.noise.sigma = 1e-4;
     table.device = backend.device();
     table.entries = {winner(Projection::up, kUp), winner(Projection::down, kDown)};
@@ -194,9 +194,9 @@ TEST(FastestCandidates, AreTheWinnerAndTheFastestTrials) {
     made.measurement.time.value = seconds;
     return made;
   };
-  journal.trials[id(entry.cell)] = {trial(kDefault, 3e-4), trial(kOtherUp, 2e-4),
+  journal.trials[id(entry.cell)] = {trial(kFallback, 3e-4), trial(kOtherUp, 2e-4),
                                     trial(cpu(16, 128), 1e-5, Status::wrong_result), trial(kUp, 1e-4)};
-  EXPECT_EQ(fastest_candidates(entry, journal), (std::vector{kUp, kOtherUp, kDefault}));
+  EXPECT_EQ(fastest_candidates(entry, journal), (std::vector{kUp, kOtherUp, kFallback}));
 }
 
 }  // namespace

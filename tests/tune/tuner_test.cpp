@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <thread>
 
 #include "built_in.h"
 #include "error_of.h"
+#include "sleep_ms.h"
 #include "tune/tuning.h"
 #include "workload/product.h"
 
@@ -330,7 +330,8 @@ TEST(Tune, ASpaceOfAnotherDeviceIsARequestError) {
   tuning.request.space = {.name = "mine", .variants = {{.variant = built_in().find("simt"), .values = {}}}};
   const Caught caught = error_of([&] { tuning.run(); });
   EXPECT_EQ(caught.exit, Exit::request);
-  EXPECT_EQ(caught.what, "this machine has no GPU, or --device cpu was given; no variant of the space 'mine' runs on a cpu");
+  EXPECT_EQ(caught.what,
+            "this machine has no GPU, or --device cpu was given; no variant of the space 'mine' runs on a cpu");
   tuning.request.strategy = "clever";
   EXPECT_EQ(error_of([&] { tuning.run(); }).exit, Exit::request);
   EXPECT_TRUE(tuning.backend.calls.empty());
@@ -384,8 +385,6 @@ TEST(TuneStop, WithoutACorrectCandidateTheEntrySaysSo) {
   EXPECT_FALSE(entry.complete);
   EXPECT_TRUE(holds(entry.skipped, "no candidate is right"));
 }
-
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 TEST(TuneBudget, EndsTheSearchButNotBeforeTheDefault) {
   Tuning tuning;

@@ -14,7 +14,7 @@ namespace moetune {
 namespace {
 
 // 4 experts of 6 x 10, top_k 2; 3 tokens: rows 3 0 2 1 of experts.
-Problem small() {
+Problem small_problem() {
   const Layer layer{.model = "custom", .experts = 4, .top_k = 2, .n = 6, .k = 10};
   return {{layer, Op::fwd, {}}, routing_from_rows({3, 0, 2, 1}, 3, 2), 5};
 }
@@ -29,8 +29,8 @@ Cell cell(std::string_view routing, int64_t tokens, int64_t ep = 1) {
 }
 
 TEST(Problem, CountsRowsAndExperts) {
-  EXPECT_EQ(small().rows(), 6);
-  EXPECT_EQ(small().active_experts(), 3);
+  EXPECT_EQ(small_problem().rows(), 6);
+  EXPECT_EQ(small_problem().active_experts(), 3);
 }
 
 TEST(MakeProblem, FollowsItsCell) {
@@ -71,27 +71,27 @@ TEST(ProblemJson, KeepsARankWithoutRows) {
   EXPECT_EQ(through_json(problem), problem);
 }
 TEST(ProblemJson, KeepsAllBitsOfASeed) {
-  Problem problem = small();
+  Problem problem = small_problem();
   problem.seed = std::numeric_limits<uint64_t>::max();
   EXPECT_EQ(through_json(problem), problem);
 }
 
 // What is said of the small problem's JSON after a change.
 template <typename Change>
-std::string refusal(Change change) {
-  Json json = to_json(small());
+std::string json_refusal(Change change) {
+  Json json = to_json(small_problem());
   change(json);
   return error_of([&] { problem_from_json(JsonAt(json, "p")); }).what;
 }
 TEST(ProblemJson, RefusesContradictions) {
-  EXPECT_EQ(refusal([](Json&) {}), "");
-  EXPECT_EQ(refusal([](Json& p) { p["shape"]["experts"] = 5; }), "p: m_sizes has 4 experts, the layer 5");
-  EXPECT_EQ(refusal([](Json& p) { p["shape"]["top_k"] = 1; }), "p: the routing has top_k 2, the layer 1");
-  EXPECT_EQ(refusal([](Json& p) { p["routing"]["m_sizes"][0] = 2; }),
+  EXPECT_EQ(json_refusal([](Json&) {}), "");
+  EXPECT_EQ(json_refusal([](Json& p) { p["shape"]["experts"] = 5; }), "p: m_sizes has 4 experts, the layer 5");
+  EXPECT_EQ(json_refusal([](Json& p) { p["shape"]["top_k"] = 1; }), "p: the routing has top_k 2, the layer 1");
+  EXPECT_EQ(json_refusal([](Json& p) { p["routing"]["m_sizes"][0] = 2; }),
             "p: routing: m_sizes sum to 5, but gather_indices has 6 rows");
-  EXPECT_EQ(refusal([](Json& p) { p["shape"]["n"] = -6; }), "p: shape: n is -6, it must be at least 1");
-  EXPECT_EQ(refusal([](Json& p) { p["seed"] = -1; }), "p: seed: -1 is outside 0 to 9223372036854775807");
-  EXPECT_EQ(refusal([](Json& p) { p.erase("routing"); }), "p: 'routing' is missing");
+  EXPECT_EQ(json_refusal([](Json& p) { p["shape"]["n"] = -6; }), "p: shape: n is -6, it must be at least 1");
+  EXPECT_EQ(json_refusal([](Json& p) { p["seed"] = -1; }), "p: seed: -1 is outside 0 to 9223372036854775807");
+  EXPECT_EQ(json_refusal([](Json& p) { p.erase("routing"); }), "p: 'routing' is missing");
 }
 
 TEST(OperandValue, IsWholeAndFairInInteger) {

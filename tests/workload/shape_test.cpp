@@ -12,19 +12,19 @@ namespace {
 
 constexpr int64_t kTop = std::numeric_limits<int64_t>::max();
 
-Shape small() {
+Shape small_shape() {
   return {.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = 64, .k = 32}, .op = Op::fwd, .fusion = {}};
 }
 
 // What is said of the small shape after a change.
 template <typename Change>
 Caught refusal(Change change) {
-  Shape shape = small();
+  Shape shape = small_shape();
   change(shape);
   return error_of([&] { require_valid(shape); });
 }
 
-TEST(RequireValid, TakesASmallShape) { EXPECT_NO_THROW(require_valid(small())); }
+TEST(RequireValid, TakesASmallShape) { EXPECT_NO_THROW(require_valid(small_shape())); }
 TEST(RequireValid, RefusesSizesBelowOne) {
   EXPECT_EQ(refusal([](Shape& s) { s.layer.n = 0; }).what, "n is 0, it must be at least 1");
   EXPECT_EQ(refusal([](Shape& s) { s.layer.k = -64; }).what, "k is -64, it must be at least 1");
@@ -283,14 +283,14 @@ TEST(ShapeJson, RoundTripsEveryField) {
   EXPECT_EQ(shape_from_json(JsonAt(json, "x")), shape);
 }
 TEST(ShapeJson, HoldsGatesOnlyWhereThereAreAny) {
-  Shape shape = small();
+  Shape shape = small_shape();
   EXPECT_FALSE(to_json(shape).contains("silu"));
   shape.fusion = {.permute_x = true, .gpt_oss = true, .interleaved = true, .bias = true};
   EXPECT_EQ(to_json(shape)["gpt_oss"], true);
   EXPECT_EQ(shape_from_json(JsonAt(to_json(shape), "x")), shape);
 }
 TEST(ShapeJson, OfFilesFromBeforeDoesNotAccumulate) {
-  Shape shape = small();
+  Shape shape = small_shape();
   shape.op = Op::dw;
   Json json = to_json(shape);
   json.erase("accumulate"), json.erase("fp32_dw");
@@ -300,14 +300,14 @@ TEST(ShapeJson, OfFilesFromBeforeDoesNotAccumulate) {
             "x: accumulate: expected true or false, found an integer");
 }
 TEST(ShapeJson, HoldsTheFusionsOfDx) {
-  Shape shape = small();
+  Shape shape = small_shape();
   shape.op = Op::dx;
   for (const Fusion& fusion : {Fusion{}, Fusion{.permute_x = true, .sum_slots = true},
                                Fusion{.permute_y = true, .topk_weights = true, .weight_gradient = true}}) {
     shape.fusion = fusion;
     EXPECT_EQ(shape_from_json(JsonAt(to_json(shape), "x")), shape) << text(fusion);
   }
-  Json json = to_json(small());
+  Json json = to_json(small_shape());
   EXPECT_FALSE(json.contains("by_slot") || json.contains("sum_slots") || json.contains("weight_gradient"));  // of fwd
   shape.fusion = {.permute_x = true};
   json = to_json(shape);
@@ -317,7 +317,7 @@ TEST(ShapeJson, HoldsTheFusionsOfDx) {
   EXPECT_EQ(error_of([&] { shape_from_json(JsonAt(json, "x")); }).what, "x: weight_gradient needs topk_weights");
 }
 TEST(ShapeJson, NamesThePlaceOfAWrongWordOrSize) {
-  Json json = to_json(small());
+  Json json = to_json(small_shape());
   json["dtype"] = "fp61";
   Caught error = error_of([&] { shape_from_json(JsonAt(json, "t.json")); });
   EXPECT_EQ(error.what, "t.json: dtype: unknown dtype 'fp61'");
@@ -330,9 +330,9 @@ TEST(ShapeJson, NamesThePlaceOfAWrongWordOrSize) {
   EXPECT_EQ(error_of([&] { shape_from_json(JsonAt(json, "t.json")); }).what, "t.json: 'n' is missing");
 }
 TEST(ShapeJson, IgnoresWhatItDoesNotKnow) {
-  Json json = to_json(small());
+  Json json = to_json(small_shape());
   json["colour"] = "blue";
-  EXPECT_EQ(shape_from_json(JsonAt(json, "x")), small());
+  EXPECT_EQ(shape_from_json(JsonAt(json, "x")), small_shape());
 }
 
 TEST(Layer, KeepsItsShareOfExperts) { EXPECT_EQ((Layer{.model = "m", .experts = 128, .ep = 8}.local_experts()), 16); }

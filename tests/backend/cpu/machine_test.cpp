@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/system/process.h"
+#include "sleep_ms.h"
 
 namespace moetune {
 namespace {
@@ -35,8 +36,6 @@ class Spinners {
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
 };
-
-void sleep_for(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
 double own_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
@@ -69,7 +68,7 @@ TEST(OtherLoad, IsUnknownAtFirst) {
 TEST(OtherLoad, CountsWhatOtherProcessesUse) {
   OtherLoad load;
   const Child other({"/bin/sh", "-c", "while :; do :; done"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  sleep_ms(400);
   const double share = load.share();
   EXPECT_GT(share, 0.5 / std::thread::hardware_concurrency());
   EXPECT_LE(share, 1);
@@ -94,7 +93,7 @@ TEST(SecondsWithoutProcessor, CountsAllThreadsThatLive) {
   double crowded = 0;
   {
     const Spinners spinners(4 * processors);
-    sleep_for(300);
+    sleep_ms(300);
     crowded = seconds_without_processor();
   }
   if (crowded == 0) GTEST_SKIP() << "this system doesn't tell";

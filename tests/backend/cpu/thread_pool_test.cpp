@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <numeric>
 #include <vector>
+
+#include "sleep_ms.h"
 
 namespace moetune {
 namespace {
@@ -34,7 +35,7 @@ TEST(ThreadPool, WakesThreadsThatSleep) {
   ThreadPool pool(3);
   int calls = 0;
   for (int job = 0; job < 3; ++job) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    sleep_ms(20);
     std::atomic<int> now{0};
     pool.run(3, [&](int) { now.fetch_add(1); });
     calls += now.load();
@@ -47,7 +48,7 @@ TEST(ThreadPool, WaitsForASlowThread) {
   int written = 0;
   pool.run(2, [&](int thread) {
     if (thread == 0) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    sleep_ms(30);
     written = 7;
   });
   EXPECT_EQ(written, 7);

@@ -60,7 +60,7 @@ const Line kStages = {kPlainX,
                       "  using AfterStage = moetune::Promote;"};
 const Line kJoined = {"using Function = moetune::Identity<moetune::bf16>;", "using Function = ProductOfColumns;"};
 
-Shape shape_of() {
+Shape small_shape() {
   Shape shape;
   shape.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = 512, .k = 768, .dtype = Dtype::bf16};
   return shape;
@@ -77,7 +77,7 @@ std::string with_policies(std::string unit, const Line& line) {
 // Whether the unit of a candidate has other instructions with the policies and the line replaced.
 bool changes(const std::string& candidate, const Line& line) {
   const Candidate parsed = parse_candidate(candidate);
-  const std::string unit = parsed.variant->unit(parsed, shape_of());
+  const std::string unit = parsed.variant->unit(parsed, small_shape());
   const std::vector<std::string> units = {unit, with_policies(unit, line)};
   const std::vector<CompiledUnit> compiled =
       compile_units(units, {.arch = "sm_90a", .sources = kernel_sources(), .cache = false});
@@ -119,7 +119,7 @@ TEST(Seams, SimtScalesElements) { EXPECT_TRUE(changes("simt block_m=32 block_n=3
 // Times stay those of a kernel whose instructions stay, whatever else of its cubin changes.
 TEST(Seams, CodeIsOfInstructionsAlone) {
   const Candidate candidate = parse_candidate("simt block_m=32 block_n=32 block_k=16");
-  const std::string unit = candidate.variant->unit(candidate, shape_of());
+  const std::string unit = candidate.variant->unit(candidate, small_shape());
   const std::vector<std::string> units = {unit, unit + "\n__device__ int unused;\n"};
   const std::vector<CompiledUnit> compiled =
       compile_units(units, {.arch = "sm_90a", .sources = kernel_sources(), .cache = false});

@@ -2,19 +2,16 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "backend/worker/worker.h"
+#include "sleep_ms.h"
 #include "temporary_folder.h"
 #include "tune/fake_backend.h"
 
 namespace moetune {
-
-inline void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 template <typename Condition>
 bool comes_true(Condition condition, double seconds = 30) {

@@ -65,7 +65,7 @@ TEST(Cells, OfEachKindOfLayersAreMade) {
   options.models = {file + "#2"};
   EXPECT_EQ(ids(options), (std::vector<std::string>{"m.kind2/up/fwd/bf16/t256/uniform/e8/top2/n32/k64/zero4"}));
   options.models = {file + "#3"};
-  EXPECT_EQ(error_of(options), file + "#3: there is no kind '3' of expert layers");
+  EXPECT_EQ(cell_error(options), file + "#3: there is no kind '3' of expert layers");
   options.models = {file};
   options.intermediate = "48", options.zero_experts = "0";
   EXPECT_EQ(ids(options), (std::vector<std::string>{"m/up/fwd/bf16/t256/uniform/e8/top2/n96/k64"}));
@@ -162,11 +162,11 @@ TEST(Cells, WhatBecomesOfDwGoesToDw) {
   EXPECT_EQ(fusions,
             (std::vector<std::string>{"plain", "plain", "plain", "plain", "accumulate+fp32_dw", "accumulate"}));
   options.ops = {"dx"}, options.fusion.fp32_dw = false;
-  EXPECT_EQ(error_of(options), "dx cannot accumulate");
+  EXPECT_EQ(cell_error(options), "dx cannot accumulate");
   options.ops = {"fwd,dx"};
-  EXPECT_EQ(error_of(options), "--accumulate belongs to --op dw, which is not listed");
+  EXPECT_EQ(cell_error(options), "--accumulate belongs to --op dw, which is not listed");
   options.ops = {"dx,dw"}, options.fusion.fp32_dw = true, options.dtypes = {"fp32"};
-  EXPECT_EQ(error_of(options), "--fp32-dw has no meaning for --dtype fp32");
+  EXPECT_EQ(cell_error(options), "--fp32-dw has no meaning for --dtype fp32");
 }
 
 TEST(Cells, BothProjectionsOfForwardAreBySlot) {
@@ -192,10 +192,10 @@ TEST(Cells, GatesGoToForwardOfUpOrToDxOfDown) {
   const std::vector<std::string> words = cell_arguments(cells[0]);
   EXPECT_NE(std::ranges::search(words, std::vector<std::string>{"--gated", "gpt-oss"}).begin(), words.end());
   options.gated = "silu", options.projections = {"up"}, options.fusion = {};
-  EXPECT_NE(error_of(options).find("--gated belongs to fwd of up or, where dx is listed, to dx of down"),
+  EXPECT_NE(cell_error(options).find("--gated belongs to fwd of up or, where dx is listed, to dx of down"),
             std::string::npos);
   options.gated = "relu";
-  EXPECT_EQ(error_of(options), "unknown --gated 'relu'");
+  EXPECT_EQ(cell_error(options), "unknown --gated 'relu'");
 }
 
 TEST(Cells, WhatBecomesOfDxGoesToDx) {
@@ -209,13 +209,13 @@ TEST(Cells, WhatBecomesOfDxGoesToDx) {
             (std::vector<std::string>{"permute_x", "permute_x+sum_slots", "permute_x", "permute_y+topk_weights",
                                       "permute_y+topk_weights+weight_gradient", "permute_y+topk_weights"}));
   options.ops = {"fwd,dw"};
-  EXPECT_EQ(error_of(options), "--sum-slots belongs to --op dx, which is not listed");
+  EXPECT_EQ(cell_error(options), "--sum-slots belongs to --op dx, which is not listed");
   options.ops = {"fwd"};
-  EXPECT_EQ(error_of(options), "fwd cannot sum slots");
+  EXPECT_EQ(cell_error(options), "fwd cannot sum slots");
   options.fusion.sum_slots = false;
-  EXPECT_EQ(error_of(options), "fwd has no weight gradient");
+  EXPECT_EQ(cell_error(options), "fwd has no weight gradient");
   options.ops = {"dx"}, options.projections = {"up"}, options.fusion.permute_y = options.fusion.topk_weights = false;
-  EXPECT_EQ(error_of(options), "weight_gradient needs topk_weights");
+  EXPECT_EQ(cell_error(options), "weight_gradient needs topk_weights");
 }
 
 TEST(Cells, ATraceBecomesACellALayerWithItsRecordedTokens) {
@@ -244,37 +244,37 @@ TEST(Cells, ATraceBesideADistributionKeepsItsOwnTokens) {
 TEST(Cells, PartsOfALayerMissing) {
   CellOptions options = tiny();
   options.top_k = "";
-  EXPECT_EQ(error_of(options), "--top-k is missing");
+  EXPECT_EQ(cell_error(options), "--top-k is missing");
   options = tiny();
   options.k = "";
-  EXPECT_EQ(error_of(options), "--k is missing");
+  EXPECT_EQ(cell_error(options), "--k is missing");
   options = tiny();
   options.n = options.k = "";
   options.hidden = "64";
-  EXPECT_EQ(error_of(options), "--intermediate is missing");
-  EXPECT_EQ(error_of({}), "no layer is given");
+  EXPECT_EQ(cell_error(options), "--intermediate is missing");
+  EXPECT_EQ(cell_error({}), "no layer is given");
 }
 
 TEST(Cells, TwoWaysToSaySizesContradict) {
   CellOptions options = tiny();
   options.hidden = "64";
-  EXPECT_EQ(error_of(options), "--n and --k exclude --hidden and --intermediate");
+  EXPECT_EQ(cell_error(options), "--n and --k exclude --hidden and --intermediate");
   options = tiny();
   options.models = {"mixtral-8x7b"};
-  EXPECT_EQ(error_of(options), "--n and --k exclude --model");
+  EXPECT_EQ(cell_error(options), "--n and --k exclude --model");
 }
 
 TEST(Cells, SizesGivenDirectlyAreOfOneProjection) {
   CellOptions options = tiny();
   options.projections = {"up,down"};
-  EXPECT_EQ(error_of(options), "--n and --k are the sizes of one projection");
+  EXPECT_EQ(cell_error(options), "--n and --k are the sizes of one projection");
 }
 
 TEST(Cells, WrongNumbersNameTheirOption) {
   const auto with = [](std::string CellOptions::*member, const std::string& value) {
     CellOptions options = tiny();
     options.*member = value;
-    return error_of(options);
+    return cell_error(options);
   };
   EXPECT_EQ(with(&CellOptions::experts, "-4").substr(0, 9), "--experts");
   EXPECT_EQ(with(&CellOptions::n, "64x"), "--n: '64x' is not a whole number");
@@ -290,34 +290,34 @@ TEST(Cells, WrongNumbersNameTheirOption) {
   EXPECT_EQ(with(&CellOptions::tp, "3"), "--tp 3 does not divide --n 64");
   CellOptions options = tiny();
   options.tokens = {"0"};
-  EXPECT_EQ(error_of(options), "--tokens: 0 is outside 1 to 268435456");
+  EXPECT_EQ(cell_error(options), "--tokens: 0 is outside 1 to 268435456");
   options = tiny();
   options.fusion.permute_x = options.fusion.permute_y = true;
-  EXPECT_EQ(error_of(options), "permute_x and permute_y exclude each other");
+  EXPECT_EQ(cell_error(options), "permute_x and permute_y exclude each other");
 }
 
 TEST(Cells, SizesWhoseProductOverflows) {
   CellOptions options;
   options.experts = "65536", options.top_k = "1", options.n = "16777216", options.k = "16777216";
-  EXPECT_EQ(error_of(options), "65536 experts of 16777216 x 16777216 are more than 2^46 weights");
+  EXPECT_EQ(cell_error(options), "65536 experts of 16777216 x 16777216 are more than 2^46 weights");
   options.n = options.k = "";
   options.hidden = "64", options.intermediate = "16777216";
-  EXPECT_EQ(error_of(options), "n is 33554432, moetune takes at most 16777216");
+  EXPECT_EQ(cell_error(options), "n is 33554432, moetune takes at most 16777216");
 }
 
 TEST(Cells, EmptyWordsInLists) {
   CellOptions options = tiny();
   options.routings = {"uniform,,zipf"};
-  EXPECT_EQ(error_of(options), "--routing: the list 'uniform,,zipf' has an empty word");
+  EXPECT_EQ(cell_error(options), "--routing: the list 'uniform,,zipf' has an empty word");
   options.routings = {""};
-  EXPECT_EQ(error_of(options), "--routing: the list is empty");
+  EXPECT_EQ(cell_error(options), "--routing: the list is empty");
 }
 
 TEST(Cells, TooMany) {
   CellOptions options = tiny();
   options.tokens = {"1-9000"};
   options.routings = {"uniform,single"};
-  EXPECT_EQ(error_of(options), "the lists make over 10000 cells");
+  EXPECT_EQ(cell_error(options), "the lists make over 10000 cells");
 }
 
 TEST(Cells, RoutingsThatCannotBeMadeAreFoundEarly) {

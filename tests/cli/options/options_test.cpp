@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-struct Values {
+struct Held {
   std::string output = "table.json", file;
   std::vector<std::string> models;
   bool resume = false;
@@ -19,7 +19,7 @@ struct Values {
 struct Program {
   std::vector<Command> commands;
   CommandLine line;
-  Values values;
+  Held values;
 
   Program() : commands(make()), line(commands) {
     OptionSet tune = line.options(0);

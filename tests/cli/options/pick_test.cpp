@@ -88,7 +88,7 @@ TEST(Pick, SeedsAndFusions) {
   EXPECT_EQ(picked({.fusion = {.permute_x = true}}), (Numbers{3}));
 }
 
-Error error_of(const CellOptions& options) {
+Error pick_error(const CellOptions& options) {
   try {
     picked(options);
   } catch (const Error& error) {
@@ -98,23 +98,23 @@ Error error_of(const CellOptions& options) {
 }
 
 TEST(Pick, NothingLeftIsAnAnswerThatTellsWhatThereIs) {
-  const Error alone = error_of({.tokens = {"12"}, .routings = {"single"}});
+  const Error alone = pick_error({.tokens = {"12"}, .routings = {"single"}});
   EXPECT_EQ(alone.exit(), Exit::no);
   EXPECT_STREQ(alone.what(),
                "t.json: no cell has --tokens 12 (the table has 8, 16, 64) or --routing single (the table has uniform, "
                "zipf:1, trace:loads.json#3)");
-  const Error together = error_of({.projections = {"down"}, .tokens = {"16"}});
+  const Error together = pick_error({.projections = {"down"}, .tokens = {"16"}});
   EXPECT_EQ(together.exit(), Exit::no);
   EXPECT_STREQ(together.what(), "t.json: no cell has all of --projection down, --tokens 16");
-  EXPECT_STREQ(error_of({.fusion = {.permute_y = true}}).what(),
+  EXPECT_STREQ(pick_error({.fusion = {.permute_y = true}}).what(),
                "t.json: no cell has --permute-y (the table has plain, permute_x)");
-  EXPECT_EQ(error_of({.suite = "hard"}).exit(), Exit::no);
+  EXPECT_EQ(pick_error({.suite = "hard"}).exit(), Exit::no);
 }
 
 TEST(Pick, WordsThatCannotBeReadAreWrongRequests) {
   for (const CellOptions& options : {CellOptions{.models = {"qwen3-30b-a3"}}, CellOptions{.tokens = {"8x"}},
                                      CellOptions{.routings = {"zipff"}}, CellOptions{.tokens = {"8,"}}})
-    EXPECT_EQ(error_of(options).exit(), Exit::request) << error_of(options).what();
+    EXPECT_EQ(pick_error(options).exit(), Exit::request) << pick_error(options).what();
   TunedTable empty;
   EXPECT_THROW(pick_entries(empty, "t.json", {}), Error);
 }

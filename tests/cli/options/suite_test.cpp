@@ -31,7 +31,7 @@ class SuiteFile : public ::testing::Test {
   }
   std::string error(const std::string& cells) {
     const std::string path = write(cells);
-    const std::string text = error_of(suite(path));
+    const std::string text = cell_error(suite(path));
     EXPECT_TRUE(text.starts_with(path + ": ")) << text;
     return text.substr(std::min(text.size(), path.size() + 2));
   }
@@ -137,7 +137,7 @@ TEST(Suite, ContradictsOtherOptions) {
                       +[](CellOptions& o) { o.fusion.permute_x = true; }}) {
     CellOptions options = suite("hopper-peers");
     change(options);
-    EXPECT_EQ(error_of(options), "--suite excludes the other options of cells except --tokens, --seed and --filter");
+    EXPECT_EQ(cell_error(options), "--suite excludes the other options of cells except --tokens, --seed and --filter");
   }
 }
 
@@ -148,7 +148,7 @@ TEST(Suite, TokensPickItsCells) {
   EXPECT_EQ(cells.size(), 24);
   for (const Cell& cell : cells) EXPECT_NE(cell.tokens, 256);
   options.tokens = {"17"};
-  EXPECT_EQ(error_of(options), "--tokens 17: the suite 'hopper-peers' has no such cells");
+  EXPECT_EQ(cell_error(options), "--tokens 17: the suite 'hopper-peers' has no such cells");
 }
 
 TEST(Suite, HardIsWhatItSays) {
@@ -248,7 +248,7 @@ TEST_F(SuiteFile, ErrorsNameThePart) {
 
 TEST_F(SuiteFile, OtherSchemasAreRefused) {
   const std::string path = folder_.write("t.json", R"({"schema": "moetune.table/1"})").string();
-  EXPECT_NE(error_of(suite(path)).find("expected 'moetune.suite/1'"), std::string::npos);
+  EXPECT_NE(cell_error(suite(path)).find("expected 'moetune.suite/1'"), std::string::npos);
 }
 
 }  // namespace

@@ -18,15 +18,6 @@ Export export_to(std::string_view format, const TunedTable& table, ServingReques
   return export_serving(find_exporter(format).server.value(), table, request);
 }
 
-bool noted(const Export& result, const std::string& part) {
-  for (const std::string& note : result.notes)
-    if (holds(note, part)) return true;
-  std::string all;
-  for (const std::string& note : result.notes) all += note + "\n";
-  ADD_FAILURE() << "no note says '" << part << "':\n" << all;
-  return false;
-}
-
 TunedTable qwen_table() {
   return sample::table({entry(cell(qwen_up(), 16), triton(16, 64, 128, 4, 5), 30),
                         entry(cell(qwen_up(), 4096), triton(128, 128, 64, 8, 4), 900),

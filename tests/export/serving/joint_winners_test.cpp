@@ -14,12 +14,12 @@ using sample::cell;
 using sample::qwen_down;
 using sample::qwen_up;
 
-Candidate triton(int block_m, int stages) { return sample::triton(block_m, 128, 64, 8, stages, 16); }
+Candidate triton_of(int block_m, int stages) { return sample::triton(block_m, 128, 64, 8, stages, 16); }
 
 // 16x3 and 64x4 win one projection each; the sum is least for 32x4, and with block_m alone in common for 32x3 and 32x4.
 TunedTable apart() {
-  return sample::table(
-      {sample::entry(cell(qwen_up(), 16), triton(16, 3), 10), sample::entry(cell(qwen_down(), 16), triton(64, 4), 20)});
+  return sample::table({sample::entry(cell(qwen_up(), 16), triton_of(16, 3), 10),
+                        sample::entry(cell(qwen_down(), 16), triton_of(64, 4), 20)});
 }
 
 JournalContents timed() {
@@ -27,10 +27,10 @@ JournalContents timed() {
       .header = sample::header({cell(qwen_up(), 16), cell(qwen_down(), 16)}), .trials = {}, .unfinished = {}};
   std::vector<Trial>& up = journal.trials[id(cell(qwen_up(), 16))];
   std::vector<Trial>& down = journal.trials[id(cell(qwen_down(), 16))];
-  up = {sample::trial(triton(16, 3), 10), sample::trial(triton(64, 4), 19), sample::trial(triton(32, 4), 13),
-        sample::trial(triton(32, 3), 11), sample::failed_trial(triton(128, 4), Status::launch_error, "no room")};
-  down = {sample::trial(triton(16, 3), 33), sample::trial(triton(64, 4), 20), sample::trial(triton(32, 4), 22),
-          sample::trial(triton(32, 3), 25), sample::trial(triton(128, 4), 19)};
+  up = {sample::trial(triton_of(16, 3), 10), sample::trial(triton_of(64, 4), 19), sample::trial(triton_of(32, 4), 13),
+        sample::trial(triton_of(32, 3), 11), sample::failed_trial(triton_of(128, 4), Status::launch_error, "no room")};
+  down = {sample::trial(triton_of(16, 3), 33), sample::trial(triton_of(64, 4), 20), sample::trial(triton_of(32, 4), 22),
+          sample::trial(triton_of(32, 3), 25), sample::trial(triton_of(128, 4), 19)};
   return journal;
 }
 
@@ -38,8 +38,8 @@ TEST(JointWinners, HaveTheLeastSumOfTheTimesOfUpAndDown) {
   std::vector<std::string> notes;
   ASSERT_TRUE(has_pairs(apart()));
   const TunedTable joined = with_joint_winners(apart(), timed(), {}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton(32, 4));
-  EXPECT_EQ(joined.entries[1].candidate, triton(32, 4));
+  EXPECT_EQ(joined.entries[0].candidate, triton_of(32, 4));
+  EXPECT_EQ(joined.entries[1].candidate, triton_of(32, 4));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(
       notes[0],
@@ -50,8 +50,8 @@ TEST(JointWinners, HaveTheLeastSumOfTheTimesOfUpAndDown) {
 TEST(JointWinners, MayShareSomeKnobsOnly) {
   std::vector<std::string> notes;
   const TunedTable joined = with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton(32, 3));
-  EXPECT_EQ(joined.entries[1].candidate, triton(32, 4));
+  EXPECT_EQ(joined.entries[0].candidate, triton_of(32, 3));
+  EXPECT_EQ(joined.entries[1].candidate, triton_of(32, 4));
 }
 
 // The table when the final timed two candidates: the default was 3 % slower than the winner.
@@ -69,34 +69,34 @@ JournalContents screened(const std::vector<Trial>& up, const std::vector<Trial>&
 }
 
 TEST(JointWinners, OfBothProjectionsAreTakenWhateverTheSearchTimed) {
-  const std::vector<Trial> lucky = {sample::trial(triton(16, 3), 100.2), sample::trial(triton(32, 4), 99.8),
-                                    sample::trial(triton(64, 4), 95)};
+  const std::vector<Trial> lucky = {sample::trial(triton_of(16, 3), 100.2), sample::trial(triton_of(32, 4), 99.8),
+                                    sample::trial(triton_of(64, 4), 95)};
   std::vector<std::string> notes;
-  const TunedTable joined =
-      with_joint_winners(raced(triton(16, 3), triton(16, 3), triton(32, 4)), screened(lucky, lucky), {}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton(16, 3));
-  EXPECT_EQ(joined.entries[1].candidate, triton(16, 3));
+  const TunedTable joined = with_joint_winners(raced(triton_of(16, 3), triton_of(16, 3), triton_of(32, 4)),
+                                               screened(lucky, lucky), {}, notes);
+  EXPECT_EQ(joined.entries[0].candidate, triton_of(16, 3));
+  EXPECT_EQ(joined.entries[1].candidate, triton_of(16, 3));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_TRUE(holds(notes[0], "at worst 0.0 % over the winners of each"));
 }
 
 TEST(JointWinners, AreChosenByTimesOfTheFinalWhereItTimedThem) {
-  const std::vector<Trial> up = {sample::trial(triton(16, 3), 99), sample::trial(triton(32, 4), 90),
-                                 sample::trial(triton(64, 3), 104)};
-  const std::vector<Trial> down = {sample::trial(triton(16, 3), 102), sample::trial(triton(32, 4), 90),
-                                   sample::trial(triton(64, 3), 120)};
+  const std::vector<Trial> up = {sample::trial(triton_of(16, 3), 99), sample::trial(triton_of(32, 4), 90),
+                                 sample::trial(triton_of(64, 3), 104)};
+  const std::vector<Trial> down = {sample::trial(triton_of(16, 3), 102), sample::trial(triton_of(32, 4), 90),
+                                   sample::trial(triton_of(64, 3), 120)};
   std::vector<std::string> notes;
   // 32x4 is the default: 103 in both. 16x3 is 100 in up, where it won, and 102 in down.
   const TunedTable joined =
-      with_joint_winners(raced(triton(16, 3), triton(64, 3), triton(32, 4)), screened(up, down), {}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton(16, 3));
-  EXPECT_EQ(joined.entries[1].candidate, triton(16, 3));
+      with_joint_winners(raced(triton_of(16, 3), triton_of(64, 3), triton_of(32, 4)), screened(up, down), {}, notes);
+  EXPECT_EQ(joined.entries[0].candidate, triton_of(16, 3));
+  EXPECT_EQ(joined.entries[1].candidate, triton_of(16, 3));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_TRUE(holds(notes[0], "at worst 1.0 % over the winners of each"));
 }
 
 TEST(JointWinners, AreNotOfAnotherBuildOfThePack) {
-  Candidate other = triton(32, 4);
+  Candidate other = triton_of(32, 4);
   other.foreign[0].second = "ffffffffffff";
   std::vector<Trial> times = timed().trials.begin()->second;
   times.push_back(sample::trial(other, 1));
@@ -110,15 +110,16 @@ TEST(JointWinners, OfCellsThatWereNotTimedTogetherStayApart) {
   JournalContents journal = timed();
   journal.trials.clear();
   const TunedTable joined = with_joint_winners(apart(), journal, {}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton(16, 3));
-  EXPECT_EQ(joined.entries[1].candidate, triton(64, 4));
+  EXPECT_EQ(joined.entries[0].candidate, triton_of(16, 3));
+  EXPECT_EQ(joined.entries[1].candidate, triton_of(64, 4));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_TRUE(holds(notes[0], "1 pair of up and down stays apart: no candidates that fit together were timed"));
 }
 
 TEST(JointWinners, AreOfOneLayerTokensRoutingAndPack) {
   const auto pairs = [](const Cell& up, const Cell& down) {
-    return has_pairs(sample::table({sample::entry(up, triton(16, 3), 10), sample::entry(down, triton(64, 4), 20)}));
+    return has_pairs(
+        sample::table({sample::entry(up, triton_of(16, 3), 10), sample::entry(down, triton_of(64, 4), 20)}));
   };
   EXPECT_TRUE(pairs(cell(qwen_up(), 16), cell(qwen_down(), 16)));
   EXPECT_FALSE(pairs(cell(qwen_up(), 16), cell(qwen_down(), 32)));
@@ -129,10 +130,6 @@ TEST(JointWinners, AreOfOneLayerTokensRoutingAndPack) {
 }
 
 Export served(Server server, const TunedTable& table) { return export_serving(server, table, {.unproven = true}); }
-
-bool noted(const Export& result, const std::string& part) {
-  return std::ranges::any_of(result.notes, [&](const std::string& note) { return holds(note, part); });
-}
 
 TEST(TritonPacks, AreExportedToVllmWithTheKnobsAsTheyAre) {
   std::vector<std::string> notes;
@@ -171,7 +168,7 @@ TEST(TritonPacks, GetNoRowsOfOtherKernels) {
 
 // Two routings of one count: 16x3 is the fastest of up, 64x4 of down; together 32x4 is never far from the best.
 TEST(ChooseTogether, TheWorstOfTheRoutingsDecides) {
-  const std::vector<Candidate> three = {triton(16, 3), triton(32, 4), triton(64, 4)};
+  const std::vector<Candidate> three = {triton_of(16, 3), triton_of(32, 4), triton_of(64, 4)};
   const auto choices = [&] {
     std::vector<RobustChoice> both = robust_choices(
         sample::contest({cell(qwen_up(), 16), cell(qwen_up(), 16, "zipf:1")}, three, {{10, 30}, {12, 22}, {20, 20}}),
@@ -185,19 +182,19 @@ TEST(ChooseTogether, TheWorstOfTheRoutingsDecides) {
   };
   std::vector<RobustChoice> chosen = choices();
   choose_together(chosen, {});  // sums 30 70, 32 46, 31 40
-  EXPECT_EQ(chosen[0].candidate(), triton(64, 4));
-  EXPECT_EQ(chosen[1].candidate(), triton(64, 4));
+  EXPECT_EQ(chosen[0].candidate(), triton_of(64, 4));
+  EXPECT_EQ(chosen[1].candidate(), triton_of(64, 4));
   chosen = choices();
   choose_together(chosen, {"num_stages"});  // 32x4 with 64x4: 23 42, the least at 16 tokens but 42 of 40 in the other
-  EXPECT_EQ(chosen[0].candidate(), triton(32, 4));
-  EXPECT_EQ(chosen[1].candidate(), triton(64, 4));
+  EXPECT_EQ(chosen[0].candidate(), triton_of(32, 4));
+  EXPECT_EQ(chosen[1].candidate(), triton_of(64, 4));
 }
 
 TEST(ServingContenders, AreTheServersOwnWinnersAndWhatIsGoodInBoth) {
   const TunedTable table = apart();
-  const std::vector<Candidate> picked = serving_contenders(all_entries(table), timed(), {}, {triton(128, 3)});
-  EXPECT_EQ(picked, (std::vector<Candidate>{triton(128, 3), triton(16, 3), triton(64, 4), triton(128, 4), triton(32, 4),
-                                            triton(32, 3)}));
+  const std::vector<Candidate> picked = serving_contenders(all_entries(table), timed(), {}, {triton_of(128, 3)});
+  EXPECT_EQ(picked, (std::vector<Candidate>{triton_of(128, 3), triton_of(16, 3), triton_of(64, 4), triton_of(128, 4),
+                                            triton_of(32, 4), triton_of(32, 3)}));
 }
 
 TEST(RowsToTry, GrowWithTheRowsOfAnExpert) {

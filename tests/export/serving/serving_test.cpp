@@ -129,16 +129,16 @@ TEST(ServingDefault, OfFp8FollowsItsOwnSteps) {
     const ServingRow one = default_row(server, tokens, 8, {Dtype::fp8, scales});
     return std::vector<int64_t>{one.block_m, one.block_n, one.block_k, one.group_m, one.warps, one.stages};
   };
-  using Row = std::vector<int64_t>;
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 4), (Row{16, 64, 128, 1, 4, 4}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 8), (Row{16, 64, 128, 1, 4, 3}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 16), (Row{16, 128, 128, 1, 4, 3}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 64), (Row{16, 128, 128, 32, 4, 3}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 65), (Row{64, 128, 128, 32, 4, 3}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::tensor, 96), (Row{32, 128, 128, 1, 4, 3}));
-  EXPECT_EQ(row(Server::sglang, ScaleKind::block, 1), (Row{64, 128, 128, 32, 4, 3}));
-  EXPECT_EQ(row(Server::sglang, ScaleKind::channel, 8), (Row{64, 128, 128, 1, 4, 4}));
-  EXPECT_EQ(row(Server::sglang, ScaleKind::tensor, 9), (Row{128, 256, 128, 32, 8, 4}));
+  using Numbers = std::vector<int64_t>;
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 4), (Numbers{16, 64, 128, 1, 4, 4}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 8), (Numbers{16, 64, 128, 1, 4, 3}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 16), (Numbers{16, 128, 128, 1, 4, 3}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 64), (Numbers{16, 128, 128, 32, 4, 3}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 65), (Numbers{64, 128, 128, 32, 4, 3}));
+  EXPECT_EQ(row(Server::vllm, ScaleKind::tensor, 96), (Numbers{32, 128, 128, 1, 4, 3}));
+  EXPECT_EQ(row(Server::sglang, ScaleKind::block, 1), (Numbers{64, 128, 128, 32, 4, 3}));
+  EXPECT_EQ(row(Server::sglang, ScaleKind::channel, 8), (Numbers{64, 128, 128, 1, 4, 4}));
+  EXPECT_EQ(row(Server::sglang, ScaleKind::tensor, 9), (Numbers{128, 256, 128, 32, 8, 4}));
 }
 
 ServingRow good_row() {

@@ -5,24 +5,12 @@
 
 #include <algorithm>
 
-#include "built_in.h"
 #include "error_of.h"
 #include "h200.h"
+#include "variant/space/small_space.h"
 
 namespace moetune {
 namespace {
-
-Shape shape(int64_t n = 256) {
-  Shape s;
-  s.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = n, .k = 256};
-  return s;
-}
-
-SearchSpace only(const std::string& space, const std::string& variant) {
-  SearchSpace result = load_space(space, built_in());
-  keep_variants(result, {variant}, built_in());
-  return result;
-}
 
 // Over five million candidates, whatever values the built-in space has.
 SearchSpace large() {
@@ -33,16 +21,16 @@ SearchSpace large() {
 
 TEST(CandidateSource, LooksOnceForCellsOfOneShape) {
   CandidateSource source(only("quick", "mma"), device_of_arch("sm_90a"));
-  const auto first = source.candidates(shape(), 0);
-  EXPECT_EQ(first->legal, enumerate(source.space(), shape(), device_of_arch("sm_90a")).legal);
-  EXPECT_EQ(source.candidates(shape(), 7), first);  // the very object: a seed changes nothing of a whole space
-  EXPECT_NE(source.candidates(shape(8), 0), first);
+  const auto first = source.candidates(small_shape(), 0);
+  EXPECT_EQ(first->legal, enumerate(source.space(), small_shape(), device_of_arch("sm_90a")).legal);
+  EXPECT_EQ(source.candidates(small_shape(), 7), first);  // the very object: a seed changes nothing of a whole space
+  EXPECT_NE(source.candidates(small_shape(8), 0), first);
 }
 
 TEST(CandidateSource, PrunesWhatTheModelExpectsToBeSlow) {
   const DeviceInfo device = h200();
   const Problem problem =
-      make_problem({.shape = shape(2048), .tokens = 4096, .routing = parse_routing("zipf:1.0"), .seed = 0});
+      make_problem({.shape = small_shape(2048), .tokens = 4096, .routing = parse_routing("zipf:1.0"), .seed = 0});
   CandidateSource whole(only("quick", "wgmma"), device), pruned(only("quick", "wgmma"), device, 0, 1.5);
   const auto all = whole.candidates(problem, 0), kept = pruned.candidates(problem, 0);
   EXPECT_EQ(all->legal, whole.candidates(problem.shape, 0)->legal);
@@ -58,23 +46,23 @@ TEST(CandidateSource, PrunesWhatTheModelExpectsToBeSlow) {
 
 TEST(CandidateSource, KeepsWhatNoModelTellsOf) {
   const Problem problem =
-      make_problem({.shape = shape(), .tokens = 64, .routing = parse_routing("uniform"), .seed = 0});
+      make_problem({.shape = small_shape(), .tokens = 64, .routing = parse_routing("uniform"), .seed = 0});
   CandidateSource source(only("quick", "mma"), device_of_arch("sm_90a"), 0, 1.0);
   EXPECT_EQ(source.candidates(problem, 0)->legal, source.candidates(problem.shape, 0)->legal);
 }
 
 TEST(CandidateSource, DrawsBySeed) {
   CandidateSource source(only("full", "mma"), device_of_arch("sm_90a"), 5);
-  const auto first = source.candidates(shape(), 1);
-  EXPECT_EQ(first->legal, draw(source.space(), shape(), device_of_arch("sm_90a"), 5, 1).legal);
-  EXPECT_EQ(source.candidates(shape(), 1), first);
-  EXPECT_NE(source.candidates(shape(), 2)->legal, first->legal);
+  const auto first = source.candidates(small_shape(), 1);
+  EXPECT_EQ(first->legal, draw(source.space(), small_shape(), device_of_arch("sm_90a"), 5, 1).legal);
+  EXPECT_EQ(source.candidates(small_shape(), 1), first);
+  EXPECT_NE(source.candidates(small_shape(), 2)->legal, first->legal);
 }
 
 TEST(CandidateSource, DrawsFromSpacesThatAreTooLargeToList) {
   const DeviceInfo hopper = device_of_arch("sm_90a");
-  EXPECT_EQ(CandidateSource(large(), hopper, 20).candidates(shape(), 0)->legal.size(), 20u);
-  for (const Caught& refused : {error_of([&] { CandidateSource(large(), hopper).candidates(shape(), 0); }),
+  EXPECT_EQ(CandidateSource(large(), hopper, 20).candidates(small_shape(), 0)->legal.size(), 20u);
+  for (const Caught& refused : {error_of([&] { CandidateSource(large(), hopper).candidates(small_shape(), 0); }),
                                 error_of([&] { require_listable(large(), hopper); })}) {
     EXPECT_EQ(refused.exit, Exit::request);
     EXPECT_EQ(refused.what, "the space of 'wgmma' has over 5000000 candidates");
@@ -86,8 +74,8 @@ TEST(CandidateSource, DrawsFromSpacesThatAreTooLargeToList) {
 
 TEST(CandidateSource, ALongerDrawBeginsAsAShorterOne) {
   const DeviceInfo hopper = device_of_arch("sm_90a");
-  const auto few = draw(large(), shape(), hopper, 10, 3).legal;
-  auto many = draw(large(), shape(), hopper, 30, 3).legal;
+  const auto few = draw(large(), small_shape(), hopper, 10, 3).legal;
+  auto many = draw(large(), small_shape(), hopper, 30, 3).legal;
   many.resize(10);
   EXPECT_EQ(many, few);
 }

@@ -1,16 +1,17 @@
 // Steps in a space that nobody lists: legal, near, and able to reach all of it.
 #include "variant/space/domain.h"
-#include "built_in.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
+#include "variant/space/small_space.h"
+
 namespace moetune {
 namespace {
 
-Shape shape(Op op = Op::fwd, Fusion fusion = {}) {
+Shape qwen_shape(Op op = Op::fwd, Fusion fusion = {}) {
   Shape s;
   s.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = 1536, .k = 2048};
   s.op = op, s.fusion = fusion;
@@ -21,12 +22,6 @@ DeviceInfo hopper() {
   DeviceInfo device = device_of_arch("sm_90a");
   device.processors = 132;
   return device;
-}
-
-SearchSpace only(const std::string& space, const std::string& variant) {
-  SearchSpace result = load_space(space, built_in());
-  keep_variants(result, {variant}, built_in());
-  return result;
 }
 
 Candidate fallback(const std::string& variant, const Shape& s) {
@@ -56,8 +51,8 @@ std::set<Candidate> reached(const Domain& domain, const Candidate& from) {
 TEST(Domain, StepsReachEveryLegalCandidate) {
   for (const char* variant : {"mma", "wgmma"}) {
     const SearchSpace space = only("quick", variant);
-    const Enumeration listed = enumerate(space, shape(), hopper());
-    const Domain domain(space, shape(), hopper());
+    const Enumeration listed = enumerate(space, qwen_shape(), hopper());
+    const Domain domain(space, qwen_shape(), hopper());
     const std::set<Candidate> found = reached(domain, listed.legal.front());
     EXPECT_EQ(found, std::set<Candidate>(listed.legal.begin(), listed.legal.end())) << variant;
     for (const Candidate& candidate : listed.legal) EXPECT_TRUE(domain.has(candidate)) << text(candidate);
@@ -67,7 +62,7 @@ TEST(Domain, StepsReachEveryLegalCandidate) {
 TEST(Domain, NeighboursAreLegalAndNear) {
   for (const Fusion& fusion : {Fusion{}, Fusion{.permute_x = true}})
     for (const Op op : {Op::fwd, Op::dx, Op::dw}) {
-      const Shape s = shape(op, fusion);
+      const Shape s = qwen_shape(op, fusion);
       const Candidate from = fallback("wgmma", s);
       const Domain domain(whole_space(built_in()), s, hopper());
       const std::vector<Candidate> neighbours = domain.neighbours(from);
@@ -85,8 +80,8 @@ TEST(Domain, NeighboursAreLegalAndNear) {
 }
 
 TEST(Domain, TheLargestLegalValueFollows) {
-  const Candidate from = fallback("wgmma", shape());
-  const Domain domain(whole_space(built_in()), shape(), hopper());
+  const Candidate from = fallback("wgmma", qwen_shape());
+  const Domain domain(whole_space(built_in()), qwen_shape(), hopper());
   const int stages = *find_value(from, "stages"), block_n = *find_value(from, "block_n");
   const auto neighbours = domain.neighbours(from);
   EXPECT_TRUE(std::ranges::any_of(neighbours, [&](const Candidate& candidate) {
@@ -96,8 +91,8 @@ TEST(Domain, TheLargestLegalValueFollows) {
 
 TEST(Domain, MendsAStepByAnotherKnob) {
   // pingpong wants two consumers.
-  const Domain domain(whole_space(built_in()), shape(), hopper());
-  Candidate from = with_value(with_value(fallback("wgmma", shape()), "consumers", 1), "schedule", 0);
+  const Domain domain(whole_space(built_in()), qwen_shape(), hopper());
+  Candidate from = with_value(with_value(fallback("wgmma", qwen_shape()), "consumers", 1), "schedule", 0);
   from = with_value(with_value(from, "block_m", 64), "block_n", 128);
   ASSERT_TRUE(domain.nearest(from));
   EXPECT_TRUE(std::ranges::any_of(domain.neighbours(*domain.nearest(from)), [](const Candidate& candidate) {
@@ -106,15 +101,15 @@ TEST(Domain, MendsAStepByAnotherKnob) {
 }
 
 TEST(Domain, TheNearestOfALegalCandidateIsItself) {
-  const Domain domain(whole_space(built_in()), shape(), hopper());
-  const Candidate from = fallback("wgmma", shape());
+  const Domain domain(whole_space(built_in()), qwen_shape(), hopper());
+  const Candidate from = fallback("wgmma", qwen_shape());
   EXPECT_EQ(domain.nearest(from), from);
   EXPECT_TRUE(domain.has(from));
 }
 
 TEST(Domain, TheNearestOfAnotherOpsWinnerIsLegal) {
-  const Candidate from = fallback("wgmma", shape());
-  const Shape dw = shape(Op::dw);
+  const Candidate from = fallback("wgmma", qwen_shape());
+  const Shape dw = qwen_shape(Op::dw);
   const Domain domain(whole_space(built_in()), dw, hopper());
   const auto near = domain.nearest(from);
   ASSERT_TRUE(near);
@@ -124,11 +119,11 @@ TEST(Domain, TheNearestOfAnotherOpsWinnerIsLegal) {
 TEST(Domain, KeepsToItsSpaceAndToTheCandidatesThatItIsGiven) {
   SearchSpace space = only("quick", "mma");
   set_values(space, "block_m=64,128", built_in());
-  const Candidate from = fallback("mma", shape());
+  const Candidate from = fallback("mma", qwen_shape());
   std::set<Candidate> eight_warps;
-  for (const Candidate& candidate : enumerate(space, shape(), hopper()).legal)
+  for (const Candidate& candidate : enumerate(space, qwen_shape(), hopper()).legal)
     if (find_value(candidate, "warps") == 8) eight_warps.insert(candidate);
-  const Domain domain(space, shape(), hopper(), eight_warps);
+  const Domain domain(space, qwen_shape(), hopper(), eight_warps);
   const auto near = domain.nearest(from);
   ASSERT_TRUE(near);
   EXPECT_FALSE(domain.all(std::ssize(eight_warps) - 1));
@@ -139,18 +134,18 @@ TEST(Domain, KeepsToItsSpaceAndToTheCandidatesThatItIsGiven) {
   }
   EXPECT_FALSE(domain.has(with_value(*near, "block_m", 32)));
   EXPECT_FALSE(domain.has(with_value(*near, "warps", 4)));
-  EXPECT_FALSE(domain.nearest(fallback("wgmma", shape())));
-  EXPECT_TRUE(domain.neighbours(fallback("wgmma", shape())).empty());
+  EXPECT_FALSE(domain.nearest(fallback("wgmma", qwen_shape())));
+  EXPECT_TRUE(domain.neighbours(fallback("wgmma", qwen_shape())).empty());
 }
 
 TEST(Domain, KicksAreLegalAndDiffer) {
-  const Domain domain(whole_space(built_in()), shape(), hopper());
-  const Candidate from = fallback("wgmma", shape());
+  const Domain domain(whole_space(built_in()), qwen_shape(), hopper());
+  const Candidate from = fallback("wgmma", qwen_shape());
   Random random(3);
   std::set<Candidate> found;
   for (int i = 0; i < 50; ++i)
     if (const auto other = domain.kicked(from, 3, random)) {
-      EXPECT_FALSE(cannot_run(*other, shape(), hopper())) << text(*other);
+      EXPECT_FALSE(cannot_run(*other, qwen_shape(), hopper())) << text(*other);
       found.insert(*other);
     }
   EXPECT_GT(found.size(), 25u);
@@ -158,11 +153,11 @@ TEST(Domain, KicksAreLegalAndDiffer) {
 
 TEST(Domain, ListsSmallSpacesAlone) {
   const SearchSpace quick = only("quick", "mma");
-  const Domain domain(quick, shape(), hopper());
+  const Domain domain(quick, qwen_shape(), hopper());
   EXPECT_FALSE(domain.all(20));
   const auto all = domain.all(1000);
   ASSERT_TRUE(all);
-  std::vector<Candidate> listed = enumerate(quick, shape(), hopper()).legal, found = *all;
+  std::vector<Candidate> listed = enumerate(quick, qwen_shape(), hopper()).legal, found = *all;
   std::ranges::sort(listed), std::ranges::sort(found);
   EXPECT_EQ(found, listed);
   EXPECT_EQ(domain.variants(), std::vector{built_in().find("mma")});

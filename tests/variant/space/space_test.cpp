@@ -5,26 +5,13 @@
 #include <fstream>
 #include <set>
 
-#include "built_in.h"
 #include "error_of.h"
 #include "temporary_folder.h"
 #include "variant/outcome.h"
-#include "variant/space/space.h"
+#include "variant/space/small_space.h"
 
 namespace moetune {
 namespace {
-
-Shape shape() {
-  Shape s;
-  s.layer = {.model = "custom",
-             .projection = Projection::up,
-             .experts = 8,
-             .top_k = 2,
-             .n = 256,
-             .k = 256,
-             .dtype = Dtype::bf16};
-  return s;
-}
 
 SearchSpace space_of(const std::string& variants) {
   const TemporaryFolder folder;
@@ -44,8 +31,8 @@ TEST(Space, QuickLiesWithinFullOnAGpu) {
   SearchSpace quick = load_space("quick", built_in()), full = load_space("full", built_in());
   keep_variants(quick, {"mma"}, built_in());
   keep_variants(full, {"mma"}, built_in());
-  const auto few = enumerate(quick, shape(), device_of_arch("sm_90a")).legal;
-  const auto many = enumerate(full, shape(), device_of_arch("sm_90a")).legal;
+  const auto few = enumerate(quick, small_shape(), device_of_arch("sm_90a")).legal;
+  const auto many = enumerate(full, small_shape(), device_of_arch("sm_90a")).legal;
   EXPECT_GT(few.size(), 100u);
   EXPECT_GT(many.size(), 5 * few.size());
   for (const Candidate& candidate : few)
@@ -141,17 +128,17 @@ TEST(Space, MostIsTheLargestLegalValueOfSeveralKnobs) {
       space_of(R"({"wgmma": {"block_m": [256], "block_n": [128, 192], "block_k": [64], "stages": ["most"],
     "raster": ["m"], "group": [1], "consumers": [2, 3], "schedule": ["cooperative"], "swap": ["yes"], "cluster": ["none"],
     "in_flight": [1], "tma_x": ["most"], "tma_store": ["no"], "tiles": ["static"]}})");
-  Shape gathered = shape();
+  Shape gathered = small_shape();
   gathered.fusion.permute_x = true;
-  for (const auto& [s, tma] : {std::pair(shape(), 1), std::pair(gathered, 0)}) {
+  for (const auto& [s, tma] : {std::pair(small_shape(), 1), std::pair(gathered, 0)}) {
     const std::vector<Candidate> legal = enumerate(space, s, device_of_arch("sm_90a")).legal;
     ASSERT_EQ(legal.size(), 1u);
     EXPECT_EQ(find_value(legal[0], "stages"), 4);
     EXPECT_EQ(find_value(legal[0], "tma_x"), tma);
   }
   set_values(space, "stages=most", built_in());
-  EXPECT_EQ(enumerate(space, shape(), device_of_arch("sm_90a")).legal.size(), 1u);
-  EXPECT_TRUE(enumerate(space, shape(), device_of_arch("sm_80")).legal.empty());
+  EXPECT_EQ(enumerate(space, small_shape(), device_of_arch("sm_90a")).legal.size(), 1u);
+  EXPECT_TRUE(enumerate(space, small_shape(), device_of_arch("sm_80")).legal.empty());
 }
 
 // Unswapped tiles of Y in fp8 have no registers for a stage in flight.
@@ -172,7 +159,7 @@ TEST(Space, FullHasQuantisedTilesWithAndWithoutAStageInFlight) {
 
 TEST(Space, TheDefaultIsOfTheFirstVariantThatTakesTheProblem) {
   Cell cell;
-  cell.shape = shape();
+  cell.shape = small_shape();
   cell.tokens = 64;
   cell.routing = parse_routing("uniform");
   SearchSpace space = load_space("quick", built_in());
@@ -198,7 +185,7 @@ TEST(Space, SetErrors) {
 TEST(Space, EnumerationCountsEveryReason) {
   SearchSpace space = load_space("full", built_in());
   keep_variants(space, {"mma"}, built_in());
-  const Enumeration all = enumerate(space, shape(), device_of_arch("sm_90a"));
+  const Enumeration all = enumerate(space, small_shape(), device_of_arch("sm_90a"));
   int64_t pruned = 0;
   for (const auto& [reason, count] : all.pruned) {
     EXPECT_GT(count, 0) << reason;
@@ -212,8 +199,8 @@ TEST(Space, EnumerationCountsEveryReason) {
 
 TEST(Space, AnotherDeviceKindIsNotCounted) {
   const SearchSpace space = space_of(R"({"simt": {"block_m": [16], "block_n": [64], "block_k": [8]}})");
-  EXPECT_EQ(enumerate(space, shape(), device_of_arch("sm_80")).total, 1);
-  EXPECT_EQ(enumerate(space, shape(), DeviceInfo()).total, 0);
+  EXPECT_EQ(enumerate(space, small_shape(), device_of_arch("sm_80")).total, 1);
+  EXPECT_EQ(enumerate(space, small_shape(), DeviceInfo()).total, 0);
 }
 
 TEST(Device, JsonRoundTrips) {
@@ -259,7 +246,7 @@ TEST(Space, ACandidateThatIsListedTwiceCountsOnce) {
   const Enumeration all = enumerate(space_of(R"({"mma": {
       "block_m": [64, 64], "block_n": [64], "block_k": [32], "warps": [4], "stages": [3, 6, "most"],
       "raster": ["m"], "group": [1], "split": [1]}})"),
-                                    shape(), device_of_arch("sm_80"));
+                                    small_shape(), device_of_arch("sm_80"));
   ASSERT_EQ(all.legal.size(), 2u);
   EXPECT_EQ(find_value(all.legal[0], "stages"), 3);
   EXPECT_EQ(find_value(all.legal[1], "stages"), 6);
@@ -268,10 +255,10 @@ TEST(Space, ACandidateThatIsListedTwiceCountsOnce) {
 
 TEST(Draw, IsDecidedByItsSeed) {
   const DeviceInfo hopper = device_of_arch("sm_90a");
-  const auto once = draw(only("wgmma"), shape(), hopper, 50, 1).legal;
+  const auto once = draw(only("wgmma"), small_shape(), hopper, 50, 1).legal;
   EXPECT_EQ(once.size(), 50u);
-  EXPECT_EQ(draw(only("wgmma"), shape(), hopper, 50, 1).legal, once);
-  const auto other = draw(only("wgmma"), shape(), hopper, 50, 2).legal;
+  EXPECT_EQ(draw(only("wgmma"), small_shape(), hopper, 50, 1).legal, once);
+  const auto other = draw(only("wgmma"), small_shape(), hopper, 50, 2).legal;
   EXPECT_LT(std::count_if(other.begin(), other.end(),
                           [&](const Candidate& c) { return std::find(once.begin(), once.end(), c) != once.end(); }),
             5);
@@ -279,26 +266,26 @@ TEST(Draw, IsDecidedByItsSeed) {
 
 TEST(Draw, TakesNoneTwiceAndOnlyLegalOnes) {
   const DeviceInfo hopper = device_of_arch("sm_90a");
-  const auto drawn = draw(only("wgmma"), shape(), hopper, 500, 3).legal;
+  const auto drawn = draw(only("wgmma"), small_shape(), hopper, 500, 3).legal;
   EXPECT_EQ(std::set<Candidate>(drawn.begin(), drawn.end()).size(), 500u);
   for (const Candidate& candidate : drawn)
-    EXPECT_EQ(find_variant("wgmma").illegal(candidate, shape(), hopper), std::nullopt) << text(candidate);
+    EXPECT_EQ(find_variant("wgmma").illegal(candidate, small_shape(), hopper), std::nullopt) << text(candidate);
 }
 
 TEST(Draw, LooksAtNoMoreThanAsked) {
   const DeviceInfo hopper = device_of_arch("sm_90a");
-  const Enumeration few = draw(only("wgmma"), shape(), hopper, 1000, 3, 300);
+  const Enumeration few = draw(only("wgmma"), small_shape(), hopper, 1000, 3, 300);
   EXPECT_LE(few.total, 300);
   EXPECT_GT(few.total, 200);  // some become the same candidate
   EXPECT_LT(few.legal.size(), 1000u);
 }
 
 TEST(Draw, ReachesEveryValueOfEveryKnob) {
-  Shape gathered = shape();
+  Shape gathered = small_shape();
   gathered.fusion.permute_x = true;
   const SearchSpace wgmma = only("wgmma");
   std::vector<Candidate> drawn;
-  for (const Shape& one : {shape(), gathered}) {
+  for (const Shape& one : {small_shape(), gathered}) {
     const auto some = draw(wgmma, one, device_of_arch("sm_90a"), 1000, 4).legal;
     drawn.insert(drawn.end(), some.begin(), some.end());
   }
@@ -311,8 +298,8 @@ TEST(Draw, ReachesEveryValueOfEveryKnob) {
 
 TEST(Draw, UsesASmallSpaceUpAsTheEnumerationDoes) {
   const DeviceInfo hopper = device_of_arch("sm_90a");
-  const Enumeration drawn = draw(only("mma"), shape(), hopper, 1'000'000, 5);
-  const Enumeration all = enumerate(only("mma"), shape(), hopper);
+  const Enumeration drawn = draw(only("mma"), small_shape(), hopper, 1'000'000, 5);
+  const Enumeration all = enumerate(only("mma"), small_shape(), hopper);
   EXPECT_EQ(drawn.total, all.total);
   EXPECT_EQ(drawn.pruned, all.pruned);
   EXPECT_GT(drawn.pruned.size(), 1u);
@@ -323,16 +310,16 @@ TEST(Draw, UsesASmallSpaceUpAsTheEnumerationDoes) {
 
 TEST(Draw, OfNothingIsNothing) {
   SearchSpace none = only("cpu");
-  const Enumeration drawn = draw(none, shape(), device_of_arch("sm_90a"), 10, 1);
+  const Enumeration drawn = draw(none, small_shape(), device_of_arch("sm_90a"), 10, 1);
   EXPECT_TRUE(drawn.legal.empty());
   EXPECT_EQ(drawn.total, 0);
 }
 
 TEST(Draw, KernelsOfOneShapeServeOthersThatAllowTheSame) {
-  Shape other = shape();
+  Shape other = small_shape();
   other.layer.n = 72, other.layer.k = 1000;
   const DeviceInfo hopper = device_of_arch("sm_90a");
-  EXPECT_EQ(draw(only("wgmma"), shape(), hopper, 30, 6).legal, draw(only("wgmma"), other, hopper, 30, 6).legal);
+  EXPECT_EQ(draw(only("wgmma"), small_shape(), hopper, 30, 6).legal, draw(only("wgmma"), other, hopper, 30, 6).legal);
 }
 
 }  // namespace

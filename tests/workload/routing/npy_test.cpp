@@ -114,17 +114,17 @@ TEST(Npy, RefusesHeadersThatLackAKey) {
 
 // ---- recordings
 
-Trace read(const std::string& bytes, int64_t experts = 0, int64_t top_k = 0) {
+Trace read_array(const std::string& bytes, int64_t experts = 0, int64_t top_k = 0) {
   return trace_from_npy(bytes, "t.npy", experts, top_k);
 }
-std::string refusal(const std::string& bytes, int64_t experts = 0, int64_t top_k = 0) {
-  return error_of([&] { read(bytes, experts, top_k); }).what;
+std::string npy_refusal(const std::string& bytes, int64_t experts = 0, int64_t top_k = 0) {
+  return error_of([&] { read_array(bytes, experts, top_k); }).what;
 }
 
 TEST(NpyTrace, ReadsTokensLayersAndSlots) {
   // [3 tokens, 3 layers, 2 slots]
   const std::vector<int64_t> values = {0, 1, 2, 3, 4, 5, 6, 7, 3, 2, 5, 0, 1, 2, 3, 4, 5, 6};
-  const Trace trace = read(npy("<i2", "(3, 3, 2)", elements(values, 2)));
+  const Trace trace = read_array(npy("<i2", "(3, 3, 2)", elements(values, 2)));
   EXPECT_EQ(trace.experts, 8);
   EXPECT_EQ(trace.top_k, 2);
   ASSERT_EQ(trace.layers.size(), 3u);
@@ -135,39 +135,40 @@ TEST(NpyTrace, ReadsTokensLayersAndSlots) {
 }
 TEST(NpyTrace, ReadsFortranOrderAsTheSameArray) {
   // [2 tokens, 2 layers, 2 slots]: C order 0..7 with slots fastest; Fortran order has tokens fastest.
-  const Trace c = read(npy("|u1", "(2, 2, 2)", elements({0, 1, 2, 3, 4, 5, 6, 7}, 1)));
-  const Trace fortran = read(npy("|u1", "(2, 2, 2)", elements({0, 4, 2, 6, 1, 5, 3, 7}, 1), true));
+  const Trace c = read_array(npy("|u1", "(2, 2, 2)", elements({0, 1, 2, 3, 4, 5, 6, 7}, 1)));
+  const Trace fortran = read_array(npy("|u1", "(2, 2, 2)", elements({0, 4, 2, 6, 1, 5, 3, 7}, 1), true));
   EXPECT_EQ(fortran.layers[0].topk_ids, c.layers[0].topk_ids);
   EXPECT_EQ(fortran.layers[1].topk_ids, c.layers[1].topk_ids);
 }
 TEST(NpyTrace, ReadsTwoDimensionsAsOneLayer) {
-  const Trace trace = read(npy("<i8", "(3, 2)", elements({0, 1, 1, 2, 2, 0}, 8)), 16, 2);
+  const Trace trace = read_array(npy("<i8", "(3, 2)", elements({0, 1, 1, 2, 2, 0}, 8)), 16, 2);
   ASSERT_EQ(trace.layers.size(), 1u);
   EXPECT_EQ(trace.experts, 16);
   EXPECT_EQ(trace.layers[0].m_sizes.size(), 16u);
 }
 TEST(NpyTrace, RefusesWhatDoesNotFit) {
   const std::string file = npy("<i2", "(2, 2)", elements({0, 1, 9, 2}, 2));
-  EXPECT_EQ(refusal(file, 8, 2), "t.npy: expert 9 is recorded, but the layer has 8 experts");
-  EXPECT_EQ(refusal(file, 16, 4), "t.npy: top_k: the recording has 2, the layer 4");
-  EXPECT_EQ(refusal(npy("<i2", "(2, 2)", elements({0, 1, 3, 3}, 2))), "t.npy: layer 0: token 1 has expert 3 twice");
+  EXPECT_EQ(npy_refusal(file, 8, 2), "t.npy: expert 9 is recorded, but the layer has 8 experts");
+  EXPECT_EQ(npy_refusal(file, 16, 4), "t.npy: top_k: the recording has 2, the layer 4");
+  EXPECT_EQ(npy_refusal(npy("<i2", "(2, 2)", elements({0, 1, 3, 3}, 2))), "t.npy: layer 0: token 1 has expert 3 twice");
 }
 TEST(NpyTrace, AsksWhetherLayersComeFirst) {
-  const Caught error = error_of([] { read(npy("|u1", "(1, 2, 2)", elements({0, 1, 2, 3}, 1))); });
+  const Caught error = error_of([] { read_array(npy("|u1", "(1, 2, 2)", elements({0, 1, 2, 3}, 1))); });
   EXPECT_EQ(error.what, "t.npy: a shape of (1, 2, 2) may be [layers, tokens, top_k] or [tokens, layers, top_k]");
   EXPECT_NE(error.hint.find("save array.transpose(1, 0, 2)"), std::string::npos) << error.hint;
 }
 TEST(NpyTrace, TellsOfZeroExperts) {
-  const Caught error = error_of([] { read(npy("|u1", "(1, 2)", elements({1, 9}, 1)), 8, 2); });
+  const Caught error = error_of([] { read_array(npy("|u1", "(1, 2)", elements({1, 9}, 1)), 8, 2); });
   EXPECT_NE(error.hint.find("add --zero-experts 2"), std::string::npos) << error.hint;
 }
 TEST(NpyTrace, TellsPaddingAndHugeIds) {
-  const Caught error = error_of([] { read(npy("<i2", "(2, 2, 2)", elements({0, 1, 3, -1, 0, 1, 2, 3}, 2))); });
+  const Caught error = error_of([] { read_array(npy("<i2", "(2, 2, 2)", elements({0, 1, 3, -1, 0, 1, 2, 3}, 2))); });
   EXPECT_EQ(error.what, "t.npy: token 0, layer 1, slot 1: -1 is not an expert");
   EXPECT_EQ(error.hint, "-1 often pads: leave those tokens out");
-  EXPECT_EQ(refusal(npy("<i8", "(1, 1)", elements({int64_t{1} << 40}, 8))),
+  EXPECT_EQ(npy_refusal(npy("<i8", "(1, 1)", elements({int64_t{1} << 40}, 8))),
             "t.npy: token 0, layer 0, slot 0: 1099511627776 is not an expert");
-  EXPECT_EQ(refusal(npy("<u8", "(1, 1)", elements({-5}, 8))), "t.npy: token 0, layer 0, slot 0: -5 is not an expert");
+  EXPECT_EQ(npy_refusal(npy("<u8", "(1, 1)", elements({-5}, 8))),
+            "t.npy: token 0, layer 0, slot 0: -5 is not an expert");
 }
 TEST(Npy, CountsTheElementsOfAShapeBeforeItsStrides) {
   for (const bool fortran : {false, true})
@@ -178,12 +179,12 @@ TEST(Npy, CountsTheElementsOfAShapeBeforeItsStrides) {
     }
 }
 TEST(NpyTrace, RefusesOtherDimensionsAndNothing) {
-  EXPECT_EQ(refusal(npy("|u1", "(2,)", "12")), "t.npy: has 1 dimensions");
-  EXPECT_EQ(refusal(npy("|u1", "(1, 1, 1, 1)", "1")), "t.npy: has 4 dimensions");
-  EXPECT_EQ(refusal(npy("|u1", "(0, 4)", "")), "t.npy: a shape of (0, 4) records nothing");
-  EXPECT_EQ(refusal(npy("|u1", "(1025, 1025, 1)", std::string(1025 * 1025, '\1'))),
+  EXPECT_EQ(npy_refusal(npy("|u1", "(2,)", "12")), "t.npy: has 1 dimensions");
+  EXPECT_EQ(npy_refusal(npy("|u1", "(1, 1, 1, 1)", "1")), "t.npy: has 4 dimensions");
+  EXPECT_EQ(npy_refusal(npy("|u1", "(0, 4)", "")), "t.npy: a shape of (0, 4) records nothing");
+  EXPECT_EQ(npy_refusal(npy("|u1", "(1025, 1025, 1)", std::string(1025 * 1025, '\1'))),
             "t.npy: 1025 layers, moetune takes at most 1024");
-  EXPECT_EQ(refusal(npy("|u1", "()", "1")), "t.npy: has 0 dimensions");
+  EXPECT_EQ(npy_refusal(npy("|u1", "()", "1")), "t.npy: has 0 dimensions");
 }
 
 }  // namespace

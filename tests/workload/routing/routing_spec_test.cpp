@@ -13,7 +13,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-Caught refusal(std::string_view text) {
+Caught spec_refusal(std::string_view text) {
   return error_of([&] { parse_routing(text); });
 }
 
@@ -36,29 +36,29 @@ TEST(ParseRouting, SplitsTracesAtTheLastHash) {
 }
 TEST(ParseRouting, WantsAFileOfATrace) {
   for (const char* text : {"trace", "trace:", "trace:#3"}) {
-    EXPECT_NE(refusal(text).what.find("names no file"), std::string::npos) << text;
-    EXPECT_EQ(refusal(text).hint, "write trace:FILE#LAYER");
+    EXPECT_NE(spec_refusal(text).what.find("names no file"), std::string::npos) << text;
+    EXPECT_EQ(spec_refusal(text).hint, "write trace:FILE#LAYER");
   }
 }
 TEST(ParseRouting, TellsTheNearestName) {
-  EXPECT_EQ(refusal("zipff:1").what, "unknown routing 'zipff'");
-  EXPECT_EQ(refusal("zipff:1").hint, "did you mean 'zipf'?");
-  EXPECT_EQ(refusal("trcae:x").hint, "did you mean 'trace'?");
+  EXPECT_EQ(spec_refusal("zipff:1").what, "unknown routing 'zipff'");
+  EXPECT_EQ(spec_refusal("zipff:1").hint, "did you mean 'zipf'?");
+  EXPECT_EQ(spec_refusal("trcae:x").hint, "did you mean 'trace'?");
 }
 TEST(ParseRouting, TellsWrongNumbers) {
-  EXPECT_EQ(refusal("zipf:x").what, "routing 'zipf:x': a: 'x' is not a number");
-  EXPECT_EQ(refusal("zipf:").what, "routing 'zipf:': a: '' is not a number");
-  EXPECT_EQ(refusal("zipf:-1").what, "routing 'zipf:-1': a is -1, outside 0 to 10");
-  EXPECT_EQ(refusal("zipf:nan").what, "routing 'zipf:nan': a: 'nan' is not a number");
-  EXPECT_EQ(refusal("hot:2.5:0.5").what, "routing 'hot:2.5:0.5': k is 2.5, expected a whole number");
-  EXPECT_EQ(refusal("hot:4:1.1").what, "routing 'hot:4:1.1': p is 1.1, outside 0 to 1");
-  EXPECT_EQ(refusal("maxmean:0.9").what, "routing 'maxmean:0.9': R is 0.9, outside 1 to 100000");
+  EXPECT_EQ(spec_refusal("zipf:x").what, "routing 'zipf:x': a: 'x' is not a number");
+  EXPECT_EQ(spec_refusal("zipf:").what, "routing 'zipf:': a: '' is not a number");
+  EXPECT_EQ(spec_refusal("zipf:-1").what, "routing 'zipf:-1': a is -1, outside 0 to 10");
+  EXPECT_EQ(spec_refusal("zipf:nan").what, "routing 'zipf:nan': a: 'nan' is not a number");
+  EXPECT_EQ(spec_refusal("hot:2.5:0.5").what, "routing 'hot:2.5:0.5': k is 2.5, expected a whole number");
+  EXPECT_EQ(spec_refusal("hot:4:1.1").what, "routing 'hot:4:1.1': p is 1.1, outside 0 to 1");
+  EXPECT_EQ(spec_refusal("maxmean:0.9").what, "routing 'maxmean:0.9': R is 0.9, outside 1 to 100000");
 }
 TEST(ParseRouting, RefusesNumbersTooMany) {
-  EXPECT_EQ(refusal("zipf:1:2").what, "routing 'zipf:1:2' has too many numbers");
-  EXPECT_EQ(refusal("zipf:1:2").hint, "write zipf:a");
-  EXPECT_EQ(refusal("uniform:1").hint, "write uniform");
-  EXPECT_EQ(refusal("").what, "the routing is empty");
+  EXPECT_EQ(spec_refusal("zipf:1:2").what, "routing 'zipf:1:2' has too many numbers");
+  EXPECT_EQ(spec_refusal("zipf:1:2").hint, "write zipf:a");
+  EXPECT_EQ(spec_refusal("uniform:1").hint, "write uniform");
+  EXPECT_EQ(spec_refusal("").what, "the routing is empty");
 }
 
 TEST(RoutingText, ParsesBackToTheSameSpec) {
