@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <ranges>
 #include <vector>
 
 #include "workload/product.h"
@@ -18,6 +19,7 @@ constexpr double kSumBytes = 4;  // of a sum of a piece or part
 // Tiles of the same height and depth that follow one another.
 struct Tiles {
   double count = 0, rows = 0, steps = 0;
+  double of_step = 0, of_tile = 0;  // cycles
 };
 
 // Tiles of an expert that blocks have at the same time.
@@ -52,9 +54,17 @@ struct Model {
     std::vector<Tiles> tiles;
     const double pairs_n = c.cluster == Cluster::n ? 2 : 1;
     const double all_columns = ceil_div(n, pairs_n * c.block_n) * pairs_n;
+    tiles.reserve(2 * m_sizes.size());
     const auto add = [&](double count, int rows, double steps) {
       if (c.split > 1) count *= c.split, steps = ceil_div(steps, c.split);
-      if (count > 0 && rows > 0) tiles.push_back({count, static_cast<double>(rows), steps});
+      if (count <= 0 || rows <= 0) return;
+      Tiles added{.count = count, .rows = static_cast<double>(rows), .steps = steps};
+      const auto latest = tiles | std::views::reverse | std::views::take(2);
+      const auto alike = std::ranges::find_if(  // the expert before often has as many rows
+          latest, [&](const Tiles& other) { return other.rows == rows && other.steps == steps; });
+      added.of_step = alike != latest.end() ? alike->of_step : step_cycles(added);
+      added.of_tile = alike != latest.end() ? alike->of_tile : tile_cycles(added);
+      tiles.push_back(added);
     };
     for (const int rows : m_sizes) {
       const double steps = ceil_div(sums_rows ? rows : k, c.block_k);
@@ -122,7 +132,7 @@ struct Model {
 
   // A consumer that has a tile for itself stores while the other multiplies.
   double tile_cycles(const Tiles& tiles) const {
-    const double multiply = tiles.steps * step_cycles(tiles);
+    const double multiply = tiles.steps * tiles.of_step;
     const double store = store_cycles(tiles);
     const double cycles = pingpong(c) ? std::max(multiply, (multiply + store) / 2) : multiply + store;
     return c.cluster == Cluster::none ? cycles : cost.paired * cycles;
@@ -175,7 +185,7 @@ struct Model {
   double common_cycles(const std::vector<Tiles>& tiles) const {
     double sum = 0, longest = 0, free = processors;  // of the round that is not full yet
     for (const Tiles& t : tiles) {
-      const double cycles = tile_cycles(t);
+      const double cycles = t.of_tile;
       double left = t.count;
       if (left < free) {
         longest = std::max(longest, cycles), free -= left;
@@ -207,7 +217,7 @@ struct Model {
     double each = 0;                                                  // of all SMs alike
     int next = 0;
     for (const Tiles& t : tiles) {
-      const double cycles = tile_cycles(t);
+      const double cycles = t.of_tile;
       sum += t.count * cycles, count += t.count, longest = std::max(longest, cycles);
       const double rounds = std::floor(t.count / processors);
       const int rest = static_cast<int>(t.count - rounds * processors), end = next + rest;
@@ -330,8 +340,8 @@ struct Model {
     double loaded = 0, work = 0, longest_step = 0, count = 0;
     for (const Tiles& t : tiles) {
       loaded += t.count * t.steps * loaded_bytes(t), count += t.count;
-      work += t.count * tile_cycles(t);
-      longest_step = std::max(longest_step, step_cycles(t));
+      work += t.count * t.of_tile;
+      longest_step = std::max(longest_step, t.of_step);
     }
     const double each = clock / processors, gathered = gathered_bytes();
     loaded += cost.gather_loads * gathered;
