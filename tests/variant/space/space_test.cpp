@@ -149,7 +149,7 @@ TEST(Space, FullHasQuantisedTilesWithAndWithoutAStageInFlight) {
                              "schedule=cooperative", "cluster=none", "tma_x=yes", "tma_store=no", "tiles=static",
                              "pace=own", "split=1", "hold=0", "gather=tiles", "mix=0", "stages=most"})
     set_values(space, values, built_in());
-  Shape quantised = shape();
+  Shape quantised = small_shape();
   quantised.layer.dtype = quantised.layer.out_dtype = Dtype::fp8, quantised.layer.scales = ScaleKind::block;
   quantised.fusion.silu = true;
   const std::vector<Candidate> legal = enumerate(space, quantised, device_of_arch("sm_90a")).legal;
