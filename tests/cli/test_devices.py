@@ -26,15 +26,13 @@ def tokens_of(table):
     return [entry["cell"]["tokens"] for entry in table["entries"]]
 
 
-def begun_before_the_first_ended(journal):
-    """How many cells had trials before one of them had all."""
-    seen, counts = set(), {}
+def most_under_way(journal):
+    """Of how many cells some of their five trials had ended at the same time, and not all."""
+    counts, most = {}, 0
     for cell, _ in trials(journal):
         counts[cell] = counts.get(cell, 0) + 1
-        seen.add(cell)
-        if counts[cell] == 5:
-            return len(seen)
-    return len(seen)
+        most = max(most, sum(count < 5 for count in counts.values()))
+    return most
 
 
 def test_two_gpus_share_the_cells_and_the_table_is_in_order(planted):
@@ -45,7 +43,7 @@ def test_two_gpus_share_the_cells_and_the_table_is_in_order(planted):
     validate("journal", planted.path / "moetune-table.json.journal.jsonl")
     measured = trials(planted.journal())
     assert len(measured) == len(set(measured)) == 20
-    assert begun_before_the_first_ended(planted.journal()) == 2
+    assert most_under_way(planted.journal()) == 2
     for index, tokens in enumerate((8, 16, 32, 64)):
         assert f"[{index + 1}/4] custom/up/fwd/bf16/t{tokens}/" in result.stderr
     assert "4 of 4 cells " in result.stdout
@@ -53,7 +51,7 @@ def test_two_gpus_share_the_cells_and_the_table_is_in_order(planted):
 
 def test_one_gpu_of_all_is_one(planted):
     planted.ok("tune", *ALL, *FIVE, env=gpus(1))
-    assert begun_before_the_first_ended(planted.journal()) == 1
+    assert most_under_way(planted.journal()) == 1
 
 
 def last_statuses(journal):
@@ -147,25 +145,25 @@ def test_two_cells_of_a_gpu_are_tuned_by_turns(planted):
     planted.ok("tune", *ONE_BY_TURNS, *FIVE, "--at-once", "2", env=gpus(1, f"trial_ms:40;alone:{planted.path}"))
     measured = trials(planted.journal())
     assert len(measured) == len(set(measured)) == 20
-    assert begun_before_the_first_ended(planted.journal()) == 2
+    assert most_under_way(planted.journal()) == 2
     table = planted.json("moetune-table.json")
     assert tokens_of(table) == [8, 16, 32, 64] and all(entry["candidates"]["failed"] == 0 for entry in table["entries"])
 
 
 def test_cells_by_turns_on_two_gpus(planted):
     planted.ok("tune", *ALL_BY_TURNS, *FIVE, env=gpus(2, "trial_ms:40"))
-    assert begun_before_the_first_ended(planted.journal()) >= 3
+    assert most_under_way(planted.journal()) >= 3
 
 
 def test_a_gpu_in_exclusive_mode_has_one_worker(planted):
     planted.ok("tune", *ONE_BY_TURNS, *FIVE, env=gpus(1, f"exclusive:{planted.path}"))
-    assert begun_before_the_first_ended(planted.journal()) == 1
+    assert most_under_way(planted.journal()) == 1
     assert tokens_of(planted.json("moetune-table.json")) == [8, 16, 32, 64]
 
 
 def test_a_cpu_tunes_one_cell_at_a_time(planted):
     planted.ok("tune", "--device", "cpu", *CELLS, *FIVE, "--at-once", "2")
-    assert begun_before_the_first_ended(planted.journal()) == 1
+    assert most_under_way(planted.journal()) == 1
 
 
 def test_a_wrong_number_of_cells_at_once_is_refused(planted):
