@@ -17,10 +17,20 @@ struct EmbeddedFile {
 std::span<const EmbeddedFile> embedded_files();
 
 /// The text of one embedded file, or nothing.
-std::optional<std::string_view> embedded_file(std::string_view path);
+inline std::optional<std::string_view> embedded_file(std::string_view path) {
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path == path) return file.text;
+  return std::nullopt;
+}
 
 /// The names of a folder's embedded files without their extension, sorted: "quick" of "configs/spaces/quick.json".
-std::vector<std::string> embedded_names(std::string_view folder);
+inline std::vector<std::string> embedded_names(std::string_view folder) {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path.starts_with(folder))
+      names.emplace_back(file.path.substr(folder.size(), file.path.rfind('.') - folder.size()));
+  return names;
+}
 
 struct BuildInfo {
   std::string version;

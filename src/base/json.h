@@ -33,6 +33,14 @@ Json parse_json(std::string_view text, const std::string& where, Dialect dialect
 Json read_json(const std::filesystem::path& path, Dialect dialect = Dialect::strict,
                int64_t limit = int64_t{256} << 20);
 
+/// The text form of files that people read and git compares: indented by two, a newline at the end. Arrays of plain
+/// values stay on one line whatever their length; objects of plain values stay on one line where they fit into 160
+/// columns: a new winner is then one changed line.
+std::string pretty_json(const Json& json);
+
+/// On one line, without a newline. Bytes that are not UTF-8, as in a compiler's message, become U+FFFD.
+std::string compact_json(const Json& json);
+
 /// `value` to `digits` significant decimal digits; NaN and infinities become null.
 Json rounded(double value, int digits = 6);
 

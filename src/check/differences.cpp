@@ -8,7 +8,7 @@
 #include <map>
 
 #include "check/significance.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "check/significance.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {

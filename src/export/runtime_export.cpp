@@ -1,7 +1,6 @@
 // A compact table for programs that pick kernels while they run.
 #include <fmt/format.h>
 
-#include "base/pretty.h"
 #include "export/exporter.h"
 #include "export/kernels/kernel_manifest.h"
 #include "record/layer.h"

@@ -70,15 +70,13 @@ void find_levels(HistorySeries& series) {
   }
 }
 
-}  // namespace
-
-namespace {
 // Without a last line that was cut off, such as on a full disk.
 std::string whole_lines(std::string text) {
   const size_t last = text.rfind('\n') + 1;
   if (!Json::accept(text.substr(last))) text.erase(last);
   return text;
 }
+
 }  // namespace
 
 std::vector<HistoryRun> read_history(const std::string& file) {

@@ -123,9 +123,7 @@ std::string layers_sentence(const TunedTable& table) {
 Grid layers_grid(const TunedTable& table) {
   Grid grid{{{"layer"}, {"what ran"}, {"time", true}, {"speedup", true}, {"candidate"}}, {}};
   for (const TunedLayer* layer : layers_of(table)) {
-    const Cell& cell = layer->up;
-    std::string place = fmt::format("{}, {} tokens, {}{}", title(*layer), cell.tokens, text(cell.routing),
-                                    cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed));
+    std::string place = fmt::format("{}, {}", title(*layer), cell_title(layer->up));
     for (const std::vector<std::string>& row : rows_of(*layer)) {
       grid.rows.push_back({place});
       grid.rows.back().insert(grid.rows.back().end(), row.begin(), row.end());

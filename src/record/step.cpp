@@ -23,39 +23,28 @@ void copy_parts_of_dx(Fusion& to, const Fusion& from) {
   to.silu = from.silu, to.gelu = from.gelu, to.gpt_oss = from.gpt_oss, to.interleaved = from.interleaved;
 }
 
-// Every combination of that.
-std::vector<Fusion> all_parts_of_dx() {
-  std::vector<Fusion> all;
-  for (const bool sum_slots : {false, true})
-    for (const bool weight_gradient : {false, true})
-      for (Fusion gates : {Fusion{}, Fusion{.silu = true}, Fusion{.gelu = true}, Fusion{.gpt_oss = true}})
-        for (const bool interleaved : {false, true}) {
-          if (interleaved && !is_gated(gates)) continue;
-          gates.sum_slots = sum_slots, gates.weight_gradient = weight_gradient, gates.interleaved = interleaved;
-          all.push_back(gates);
-        }
-  return all;
-}
-
 std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection projection) {
-  std::map<std::string, size_t> places;
-  for (size_t i = 0; i < cells.size(); ++i) places.emplace(id(cells[i].cell), i);
-  // The cell that differs from a dw cell in its op, and of dx in `parts`.
-  const auto place = [&](Cell cell, Op op, const Fusion& parts = {}) -> std::optional<size_t> {
-    cell.shape.op = op;
+  // What the three cells of a half have in common.
+  const auto key = [](Cell cell) {
+    cell.shape.op = Op::fwd;
     cell.shape.fusion.accumulate = cell.shape.fusion.fp32_dw = false;
-    copy_parts_of_dx(cell.shape.fusion, parts);
-    const auto found = places.find(id(cell));
-    return found == places.end() ? std::nullopt : std::optional(found->second);
+    return id(cell);
   };
+  std::map<std::string, size_t> forward;
+  std::map<std::string, std::map<std::string, size_t>> backward;  // dx, each once
+  for (size_t i = 0; i < cells.size(); ++i) {
+    Cell cell = cells[i].cell;
+    if (cell.shape.op == Op::fwd) forward.emplace(key(cell), i);
+    if (cell.shape.op != Op::dx) continue;
+    copy_parts_of_dx(cell.shape.fusion, {});
+    backward[key(cell)].emplace(id(cells[i].cell), i);
+  }
   std::vector<Half> halves;
-  const std::vector<Fusion> all_parts = all_parts_of_dx();
   for (size_t i = 0; i < cells.size(); ++i) {
     const Cell& cell = cells[i].cell;
-    if (cell.shape.op != Op::dw || cell.shape.layer.projection != projection) continue;
-    const auto fwd = place(cell, Op::fwd);
-    for (const Fusion& parts : all_parts)
-      if (const auto dx = place(cell, Op::dx, parts); fwd && dx) halves.push_back({{*fwd, *dx, i}, cell});
+    const auto fwd = forward.find(key(cell));
+    if (cell.shape.op != Op::dw || cell.shape.layer.projection != projection || fwd == forward.end()) continue;
+    for (const auto& [name, dx] : backward[key(cell)]) halves.push_back({{fwd->second, dx, i}, cell});
   }
   return halves;
 }
@@ -214,8 +203,7 @@ Grid steps_grid(const std::vector<CellTimes>& cells) {
     const Cell& cell = cells[step.cells[0]].cell;
     const Layer& layer = cell.shape.layer;
     std::string place =
-        fmt::format("{} {}, {} tokens, {}{}{}", layer.model, name(layer.dtype), cell.tokens, text(cell.routing),
-                    cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed), fusions_text(cells, step));
+        fmt::format("{} {}, {}{}", layer.model, name(layer.dtype), cell_title(cell), fusions_text(cells, step));
     for (const ContenderTime& sum : step.sums) {
       grid.rows.push_back(sum_row(step, sum));
       grid.rows.back().insert(grid.rows.back().begin(), place);

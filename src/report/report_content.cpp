@@ -70,14 +70,6 @@ std::optional<ChartPoint> point_of(const ReportInput& input, const Entries& cell
 
 }  // namespace
 
-std::string routing_title(const Cell& cell) {
-  return text(cell.routing) + (cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed));
-}
-
-std::string cell_title(const Cell& cell) {
-  return fmt::format("{} {}, {}", cell.tokens, cell.tokens == 1 ? "token" : "tokens", routing_title(cell));
-}
-
 std::vector<std::string> other_names(const ReportInput& input) {
   std::vector<std::string> names = rival_names(all_entries(*input.table));
   if (!input.peers) return names;

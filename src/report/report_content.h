@@ -93,12 +93,6 @@ ReportSection failure_section(const ReportInput& input);
 ReportSection clock_section(const ReportInput& input);
 ReportSection history_section(const ReportInput& input);
 
-/// "zipf:1, seed 3"; a seed of 0 is left out.
-std::string routing_title(const Cell& cell);
-
-/// "4096 tokens, zipf:1, seed 3": what differs between the cells of a shape.
-std::string cell_title(const Cell& cell);
-
 /// The times beside the winner's: "default", baselines, then peers, each name once, in the order of the input.
 std::vector<std::string> other_names(const ReportInput& input);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/pretty.h"
 #include "base/text/units.h"
 #include "record/comparison.h"
 #include "record/layer.h"

@@ -82,24 +82,6 @@ void put_value(const JsonAt& value, size_t offset, const Sizes& sizes, const Lau
   }
 }
 
-// `names` are checked where they are given.
-LaunchArgument argument_of(const JsonAt& json, const Sizes& sizes, const LaunchNames* names) {
-  LaunchArgument argument;
-  if (!json.has("struct")) {
-    put_value(json, 0, sizes, names, argument);
-    return argument;
-  }
-  const JsonAt whole = json["struct"];
-  const int64_t size = whole["size"].integer();
-  argument.bytes.resize(static_cast<size_t>(size));
-  each(whole["fields"], [&](const JsonAt& field) {
-    const int64_t offset = field["offset"].integer(0, size);
-    put_value(field, static_cast<size_t>(offset), sizes, names, argument);
-    if (const int64_t end = std::ssize(argument.bytes); end > size) field["offset"].integer(0, size - (end - offset));
-  });
-  return argument;
-}
-
 int64_t bytes_of(const JsonAt& formula, const Sizes& sizes) {
   const int64_t bytes = evaluate(formula, sizes);
   if (bytes < 0 || bytes > kMostBytes) formula.fail(fmt::format("is {} bytes: expected 0 to 2^46", bytes));
@@ -127,12 +109,10 @@ Sizes any_sizes() {
   return sizes;
 }
 
-void require_formula(const JsonAt& json, const Sizes& sizes) { evaluate(json, sizes); }
-
 void require_operands(const JsonAt& operands, LaunchNames& names) {
   each(operands, [&](const JsonAt& operand) {
     add_name(operand["name"], names);
-    const auto require = [&](const JsonAt& formula) { require_formula(formula, names.sizes); };
+    const auto require = [&](const JsonAt& formula) { evaluate(formula, names.sizes); };
     each(operand["shape"], require);
     if (!operand.has("strides")) return;
     each(operand["strides"], require);
@@ -148,12 +128,10 @@ void require_buffers(const JsonAt& buffers, LaunchNames& names) {
   });
 }
 
-void require_argument(const JsonAt& argument, const LaunchNames& names) { argument_of(argument, names.sizes, &names); }
-
 void require_grid_and_arguments(const JsonAt& launch, const LaunchNames& names) {
   require_range(launch["grid"], names, 1, std::to_string(kMostBlocks), "blocks of a grid");
   if (launch["arguments"].size() == 0) launch["arguments"].fail("a kernel takes arguments");
-  each(launch["arguments"], [&](const JsonAt& argument) { require_argument(argument, names); });
+  each(launch["arguments"], [&](const JsonAt& argument) { argument_of(argument, names.sizes, &names); });
 }
 
 void require_launch(const JsonAt& launch, const LaunchNames& names, const JsonAt& files) {
@@ -183,7 +161,22 @@ int64_t grid_of(const JsonAt& launch, const Sizes& sizes) {
   return grid;
 }
 
-LaunchArgument argument_of(const JsonAt& argument, const Sizes& sizes) { return argument_of(argument, sizes, nullptr); }
+LaunchArgument argument_of(const JsonAt& json, const Sizes& sizes, const LaunchNames* names) {
+  LaunchArgument argument;
+  if (!json.has("struct")) {
+    put_value(json, 0, sizes, names, argument);
+    return argument;
+  }
+  const JsonAt whole = json["struct"];
+  const int64_t size = whole["size"].integer();
+  argument.bytes.resize(static_cast<size_t>(size));
+  each(whole["fields"], [&](const JsonAt& field) {
+    const int64_t offset = field["offset"].integer(0, size);
+    put_value(field, static_cast<size_t>(offset), sizes, names, argument);
+    if (const int64_t end = std::ssize(argument.bytes); end > size) field["offset"].integer(0, size - (end - offset));
+  });
+  return argument;
+}
 
 std::vector<LaunchBuffer> buffers_of(const JsonAt& buffers, const Sizes& sizes) {
   std::vector<LaunchBuffer> list;

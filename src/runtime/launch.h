@@ -32,14 +32,9 @@ inline constexpr const char* kScaleStrides[] = {"x_scale_row", "x_scale_step", "
 /// Every name that formulas of moetune.kernels/1 may use, with a value to try them that divides none by zero.
 Sizes any_sizes();
 
-void require_formula(const JsonAt& json, const Sizes& sizes);
-
 /// The operands and buffers of a kernel, whose names are added to `names`.
 void require_operands(const JsonAt& operands, LaunchNames& names);
 void require_buffers(const JsonAt& buffers, LaunchNames& names);
-
-/// An argument of a launch: a value or a struct of values.
-void require_argument(const JsonAt& argument, const LaunchNames& names);
 
 /// A fill, or a kernel whose cubins are among `files`.
 void require_launch(const JsonAt& launch, const LaunchNames& names, const JsonAt& files);
@@ -47,8 +42,7 @@ void require_launch(const JsonAt& launch, const LaunchNames& names, const JsonAt
 /// What every kernel's launch has, of a cubin or of the candidate: "cooperative", "grid" and "arguments".
 void require_grid_and_arguments(const JsonAt& launch, const LaunchNames& names);
 
-// ---- Evaluation, of what was checked. Throws Exit::request with the place for values that no launch can have
-// ---------
+// ---- Evaluation of what was checked. Throws Exit::request with the place for values that no launch can have ---------
 
 /// A tiled matrix as cuTensorMapEncodeTiled takes it, dimensions with columns first.
 struct MapShape {
@@ -90,7 +84,10 @@ int64_t evaluate(const JsonAt& formula, const Sizes& sizes);
 
 /// 1 to 2^31 - 1 blocks.
 int64_t grid_of(const JsonAt& launch, const Sizes& sizes);
-LaunchArgument argument_of(const JsonAt& argument, const Sizes& sizes);
+
+/// An argument of a launch: a value or a struct of values. Its names are checked where `names` are given.
+LaunchArgument argument_of(const JsonAt& argument, const Sizes& sizes, const LaunchNames* names = nullptr);
+
 std::vector<LaunchBuffer> buffers_of(const JsonAt& buffers, const Sizes& sizes);
 
 /// `room`: bytes of what is filled, or -1 where they are not known.

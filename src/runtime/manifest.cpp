@@ -21,7 +21,7 @@ void require_stride(const JsonAt& stride) {
 
 void require_kernel(const JsonAt& kernel, const JsonAt& files) {
   LaunchNames names{.sizes = any_sizes(), .pointers = {}};
-  for (const char* rows : {"x_rows", "w_rows", "y_rows"}) require_formula(kernel["sizes"][rows], names.sizes);
+  for (const char* rows : {"x_rows", "w_rows", "y_rows"}) evaluate(kernel["sizes"][rows], names.sizes);
   require_operands(kernel["operands"], names);
   each(kernel["operands"], [](const JsonAt& operand) {
     if (operand.has("strides")) each(operand["strides"], require_stride);

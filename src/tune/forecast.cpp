@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 #include "tune/search/strategy.h"
 #include "workload/product.h"
 

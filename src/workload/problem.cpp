@@ -35,6 +35,14 @@ int64_t Problem::active_experts() const {
   return std::count_if(routing.m_sizes.begin(), routing.m_sizes.end(), [](int32_t m) { return m > 0; });
 }
 
+std::string routing_title(const Cell& cell) {
+  return text(cell.routing) + (cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed));
+}
+
+std::string cell_title(const Cell& cell) {
+  return fmt::format("{} {}, {}", cell.tokens, cell.tokens == 1 ? "token" : "tokens", routing_title(cell));
+}
+
 std::vector<size_t> by_work(const std::vector<Cell>& cells) {
   const auto work = [&](size_t i) {
     const Layer& layer = cells[i].shape.layer;

@@ -23,6 +23,12 @@ struct Cell {
 /// /tp2, /ep8, /seed3); for a custom layer, its sizes.
 std::string id(const Cell& cell);
 
+/// "zipf:1, seed 3"; a seed of 0 is left out.
+std::string routing_title(const Cell& cell);
+
+/// "4096 tokens, zipf:1, seed 3": what differs between the cells of a shape.
+std::string cell_title(const Cell& cell);
+
 /// Places of cells in the list, by decreasing work: tokens times top_k, n and k. Equals keep their order.
 std::vector<size_t> by_work(const std::vector<Cell>& cells);
 

@@ -1,5 +1,5 @@
 // Where lines break in written JSON.
-#include "base/pretty.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,6 @@
 // of each kind.
 #include <gtest/gtest.h>
 
-#include "base/pretty.h"
 #include "check/judge.h"
 #include "error_of.h"
 #include "golden.h"

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <fstream>
 
-#include "base/pretty.h"
 #include "built_in.h"
 #include "record/chosen.h"
 #include "record/open_journal.h"

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/pretty.h"
 #include "export/exporter.h"
 #include "record/sample.h"
 

@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "base/pretty.h"
 #include "built_in.h"
 #include "export/exporter.h"
 #include "export/serving/serving_rows.h"

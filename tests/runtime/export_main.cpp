@@ -5,7 +5,6 @@
 
 #include <filesystem>
 
-#include "base/pretty.h"
 #include "base/system/file.h"
 #include "export/kernels/kernel_manifest.h"
 #include "export/kernels/runtime_files.h"

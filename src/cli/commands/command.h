@@ -14,7 +14,7 @@
 
 #include "backend/worker/worker.h"
 #include "base/error.h"
-#include "base/pretty.h"
+#include "base/json.h"
 #include "base/system/file.h"
 #include "base/text/grid.h"
 #include "base/text/units.h"

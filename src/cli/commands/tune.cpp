@@ -17,7 +17,7 @@
 #include "cli/text/progress.h"
 #include "export/exporter.h"
 #include "record/layer.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 #include "tune/final.h"
 #include "tune/layers.h"
 #include "tune/rounds.h"

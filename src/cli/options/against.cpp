@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 #include "variant/pack/pack.h"
 #include "workload/product.h"
 

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "cli/commands/command.h"
 #include "cli/text/output.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 #include "variant/pack/pack.h"
 
 namespace moetune {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace {

@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "cli/files/files.h"

@@ -15,8 +15,6 @@ namespace {
 constexpr int kColumns = 80;
 constexpr int kRoutingColumns = 15;
 
-std::string seed_text(const Cell& cell) { return cell.seed == 0 ? "" : fmt::format(", seed {}", cell.seed); }
-
 // Rows of one cell, which the first names.
 void add_rows(Grid& grid, const Cell& cell, const std::vector<std::vector<std::string>>& rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -153,14 +151,11 @@ Grid cell_grid(const std::vector<Column>& columns) {
 }
 
 void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts) {
-  grid.rows.push_back({std::to_string(cell.tokens), shortened(text(cell.routing) + seed_text(cell), kRoutingColumns)});
+  grid.rows.push_back({std::to_string(cell.tokens), shortened(routing_title(cell), kRoutingColumns)});
   grid.rows.back().insert(grid.rows.back().end(), texts.begin(), texts.end());
 }
 
-std::vector<std::string> cell_heading(const Cell& cell) {
-  return {title(cell.shape), fmt::format("{} token{}, {}{}", cell.tokens, cell.tokens == 1 ? "" : "s",
-                                         text(cell.routing), seed_text(cell))};
-}
+std::vector<std::string> cell_heading(const Cell& cell) { return {title(cell.shape), cell_title(cell)}; }
 
 std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose) {
   std::vector<HeadedTable> tables;

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/hash.h"
-#include "base/pretty.h"
 #include "kernels/args.h"
 #include "record/layer.h"
 #include "runtime/launch.h"

@@ -70,13 +70,8 @@ std::vector<TriedRow> rows_to_try(const RowSearch& search) {
 
 Candidate candidate_of(const VariantPtr& variant, const ServingRow& row) {
   Candidate candidate{variant, std::vector<int>(variant->knobs.size(), 0)};
-  for (const auto& [knob, value] : {std::pair{kBlockM, row.block_m},
-                                    {kBlockN, row.block_n},
-                                    {kBlockK, row.block_k},
-                                    {kGroupM, row.group_m},
-                                    {kWarps, row.warps},
-                                    {kStages, row.stages}})
-    if (find_value(candidate, knob)) candidate = with_value(candidate, knob, static_cast<int>(value));
+  for (const auto& [knob, value] : kRowKnobs)
+    if (find_value(candidate, knob)) candidate = with_value(candidate, knob, static_cast<int>(row.*value));
   return candidate;
 }
 

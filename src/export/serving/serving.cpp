@@ -46,6 +46,8 @@ struct Padding {
 };
 constexpr Padding kPaddings[] = {{Server::vllm, "kimi-k3", 192, 256}};
 
+bool is_in_every_row(std::string_view knob) { return knob == kBlockM || knob == kGroupM; }
+
 // The row of up to so many tokens; `per_expert`: so many for each expert.
 struct DefaultRow {
   int64_t last;
@@ -148,11 +150,9 @@ ServingRows read_serving(const std::filesystem::path& path) {
     if (key == "triton_version") continue;
     const JsonAt at(value, fmt::format("{}: {}", path.string(), key));
     ServingRow row;
-    const auto take = [&](int64_t& size, const char* knob) { size = at[knob].integer(1, kMaxSide); };
-    take(row.block_m, kBlockM);
-    if (!at.has("SPLIT_K") || at.has(kBlockN))  // else a row that leaves these to the server
-      take(row.block_n, kBlockN), take(row.block_k, kBlockK), take(row.warps, kWarps), take(row.stages, kStages);
-    take(row.group_m, kGroupM);
+    const bool whole = !at.has("SPLIT_K") || at.has(kBlockN);  // else a row that leaves the rest to the server
+    for (const auto& [knob, member] : kRowKnobs)
+      if (whole || is_in_every_row(knob)) row.*member = at[knob].integer(1, kMaxSide);
     if (at.has("USE_TMA")) row.use_tma = at["USE_TMA"].boolean();
     rows.emplace_back(parse_integer(key, at.where(), 1, kMaxRows), row);
   }
@@ -191,11 +191,8 @@ std::string serving_text(const ServingRows& rows, bool split_k) {
   Json json = Json::object();
   for (const auto& [tokens, row] : rows) {
     Json& item = json[std::to_string(tokens)];
-    if (row.block_n == 0)
-      item = {{kBlockM, row.block_m}, {kGroupM, row.group_m}};
-    else
-      item = {{kBlockM, row.block_m}, {kBlockN, row.block_n}, {kBlockK, row.block_k},
-              {kGroupM, row.group_m}, {kWarps, row.warps},    {kStages, row.stages}};
+    for (const auto& [knob, value] : kRowKnobs)
+      if (row.block_n != 0 || is_in_every_row(knob)) item[knob] = row.*value;
     if (split_k) item["SPLIT_K"] = 1;
     if (row.use_tma) item["USE_TMA"] = *row.use_tma;
   }

@@ -40,6 +40,9 @@ struct ServingRow {
 /// Its knobs.
 inline constexpr const char *kBlockM = "BLOCK_SIZE_M", *kBlockN = "BLOCK_SIZE_N", *kBlockK = "BLOCK_SIZE_K",
                             *kGroupM = "GROUP_SIZE_M", *kWarps = "num_warps", *kStages = "num_stages";
+inline constexpr std::pair<const char*, int64_t ServingRow::*> kRowKnobs[] = {
+    {kBlockM, &ServingRow::block_m}, {kBlockN, &ServingRow::block_n}, {kBlockK, &ServingRow::block_k},
+    {kGroupM, &ServingRow::group_m}, {kWarps, &ServingRow::warps},    {kStages, &ServingRow::stages}};
 
 /// Token count -> row, in the order of the file.
 using ServingRows = std::vector<std::pair<int64_t, ServingRow>>;

@@ -191,9 +191,7 @@ bool is_triton(const Candidate& candidate) {
 std::optional<ServingRow> serving_row(const Candidate& candidate) {
   if (!is_triton(candidate)) return std::nullopt;
   ServingRow row;
-  const auto take = [&](int64_t& value, const char* knob) { value = find_value(candidate, knob).value_or(value); };
-  take(row.block_m, kBlockM), take(row.block_n, kBlockN), take(row.block_k, kBlockK);
-  take(row.group_m, kGroupM), take(row.warps, kWarps), take(row.stages, kStages);
+  for (const auto& [knob, value] : kRowKnobs) row.*value = find_value(candidate, knob).value_or(row.*value);
   return row;
 }
 
@@ -221,13 +219,8 @@ ServingTimes::ServingTimes(const TunedTable& table, const ServingRequest& reques
 
 std::string ServingTimes::text_of(const ServingRow& row) const {
   std::string text = sample_.variant ? sample_.variant->name : "";
-  for (const auto& [knob, value] : {std::pair{kBlockM, row.block_m},
-                                    {kBlockN, row.block_n},
-                                    {kBlockK, row.block_k},
-                                    {kGroupM, row.group_m},
-                                    {kWarps, row.warps},
-                                    {kStages, row.stages}})
-    if (find_value(sample_, knob)) text += fmt::format(" {}={}", knob, value);
+  for (const auto& [knob, value] : kRowKnobs)
+    if (find_value(sample_, knob)) text += fmt::format(" {}={}", knob, row.*value);
   return text;
 }
 

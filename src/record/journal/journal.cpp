@@ -11,8 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/pretty.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace fs = std::filesystem;

@@ -7,8 +7,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/pretty.h"
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 
 namespace moetune {
 namespace fs = std::filesystem;

@@ -10,7 +10,6 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/group.h"
-#include "base/pretty.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
 #include "variant/variant.h"

@@ -11,6 +11,7 @@
 #include "record/measurement.h"
 #include "record/robust_choice.h"
 #include "variant/device.h"
+#include "variant/outcome.h"
 #include "workload/problem.h"
 
 namespace moetune {
@@ -124,6 +125,35 @@ bool contradicts_times(const Entry& entry, const Rival& rival);
 /// What uneven rows cost: how much longer the winner takes than the table's winner for balanced rows of the same shape
 /// and number, 0.12 for 12 %. Nothing for the balanced entry itself and where there is none.
 std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& entry);
+
+/// Where times were measured.
+struct Origin {
+  const DeviceInfo& device;
+  const Json& environment;
+  Regime regime = Regime::burst;
+};
+
+/// Whether times of one device apply to the other: it is the same device, or both are GPUs of one model.
+bool same_model(const DeviceInfo& a, const DeviceInfo& b);
+
+/// "NVIDIA H200 with 132 SMs".
+std::string model_text(const DeviceInfo& device);
+
+/// A value that differs between two JSON objects, such as {"identity.driver", "\"570\"", "nothing"}.
+struct ValueDifference {
+  std::string key, first, second;  // values as JSON; "nothing" where one side lacks the key
+};
+std::vector<ValueDifference> value_differences(const Json& first, const Json& second, const std::string& path = "");
+
+/// The differences of two environments under "identity", such as the build of the kernels.
+std::vector<ValueDifference> identity_differences(const Json& first, const Json& second);
+
+/// Throws Exit::machine unless both are of one device, as GPUs of one model are, of one regime, and of equal
+/// environments under "identity". `what` names the files: "tables".
+void require_mergeable(std::string_view what, const Origin& a, const Origin& b);
+
+/// The ids of all sweeps, each once, in the order of their first appearance.
+std::vector<std::string> joined_sweep(const std::vector<std::vector<std::string>>& sweeps);
 
 /// One table from several. Two different entries of one cell conflict; `prefer` is "", "fastest", "first" or
 /// "last". Tables of different devices don't merge (Exit::machine). The conflicts are returned. Entries come in the

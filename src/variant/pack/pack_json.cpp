@@ -90,7 +90,7 @@ PackComputation read_computation(const JsonAt& json, const Sizes& sizes) {
         fmt::format("'{}' is not a weighting of {} {}", name(weighting), name(shape.op), text(shape.fusion)),
         fmt::format("use '{}', as moetune's own kernels do", name(ours)));
   PackComputation result{shape.op, format_word(shape.layer), text(shape.fusion), weighting};
-  if (json.has("when")) require_formula(json["when"], sizes), result.when = json["when"].string();
+  if (json.has("when")) evaluate(json["when"], sizes), result.when = json["when"].string();
   return result;
 }
 
@@ -121,7 +121,7 @@ PackBinary read_binary(const JsonAt& json, const Pack& pack, const LaunchNames& 
   if (json.has("cluster")) binary.cluster = static_cast<int>(json["cluster"].integer(1, 16));
   if (json.has("scratch_bytes")) binary.scratch_bytes = json["scratch_bytes"].integer(0, kMaxWorkspace);
   if (!json.has("trailing")) return binary;
-  each(json["trailing"], [&](const JsonAt& argument) { require_argument(argument, names); });
+  each(json["trailing"], [&](const JsonAt& argument) { argument_of(argument, names.sizes, &names); });
   binary.trailing = json["trailing"].value();
   return binary;
 }
@@ -202,7 +202,7 @@ void require_launches(const JsonAt& launches, const LaunchNames& names, const Js
   int own = 0;
   each(launches, [&](const JsonAt& launch) {
     for (const char* side : {"grid_y", "grid_z"})
-      if (launch.has(side)) require_formula(launch[side], names.sizes);
+      if (launch.has(side)) evaluate(launch[side], names.sizes);
     if (!is_timed(launch)) require_untimed(launch);
     if (!launch.has("cubin") || !launch["cubin"].value().is_string()) return require_launch(launch, names, files);
     ++own;
@@ -271,7 +271,7 @@ Pack pack_from_json(const JsonAt& json) {
   for (const char* name : {"m", "n", "k", "experts", "top_k"}) of_rules[name] = 1;
   for (const Knob& knob : pack.knobs) of_rules[knob.name] = names.sizes[knob.name];
   each(json["rules"], [&](const JsonAt& rule) {
-    require_formula(rule["zero"], of_rules);
+    evaluate(rule["zero"], of_rules);
     pack.rules.push_back({rule["zero"].string(), rule["reason"].string()});
   });
   const JsonAt files = json["files"];

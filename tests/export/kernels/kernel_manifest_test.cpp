@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "base/pretty.h"
 #include "built_in.h"
 #include "kernels/args.h"
 #include "record/sample.h"

@@ -1,7 +1,6 @@
 // Tables in vLLM's and SGLang's formats: which entry becomes which row, and what is said about it.
 #include "export/exporter.h"
 
-#include "base/pretty.h"
 #include "export/serving/serving_rows.h"
 #include "record/sample.h"
 

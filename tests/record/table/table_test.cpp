@@ -3,7 +3,6 @@
 
 #include <fstream>
 
-#include "base/pretty.h"
 #include "base/random.h"
 #include "built_in.h"
 #include "record/chosen.h"

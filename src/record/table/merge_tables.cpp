@@ -1,5 +1,5 @@
 // What two files must have in common to be merged, and one table from several.
-#include "record/table/mergeable.h"
+#include "record/table/table.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/pretty.h"
 #include "record/layer.h"
-#include "record/table/table.h"
 
 namespace moetune {
 namespace {
