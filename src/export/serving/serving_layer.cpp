@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "variant/variant.h"
 #include "workload/model.h"
 
 namespace moetune {
