@@ -150,6 +150,13 @@ def test_a_kernel_of_a_server_that_cannot_be_packed_is_told(room, change, senten
 
 
 @needs_triton
+def test_the_kernel_of_another_server_is_told(room):
+    for server, other in (("vllm", "sglang"), ("sglang", "vllm")):
+        error = pack(room, "-o", "pack", "--from", server, "--kernel-file", SERVED[other], code=2).stderr
+        assert f"the kernel of {SERVED[other]} is not {'vLLM' if server == 'vllm' else 'SGLang'}'s" in error
+
+
+@needs_triton
 def test_a_template_of_an_autotuned_kernel_becomes_a_pack(room):
     pack(room, "-o", "own.py", "--template", f"{SOURCE / 'tests/cli/files/autotuned.py'}:grouped")
     for old, new, sentence in [

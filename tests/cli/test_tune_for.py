@@ -80,6 +80,7 @@ def test_a_dry_run_tells_files_cells_and_time_without_a_gpu(room):
     assert "170 of the 1280 configurations of its tuner are tried" in told and "Would take about " in told
     assert not (room.path / "out").exists()
     plan = json.loads(room.ok(*tune("sglang", "--dry-run", "--device", "h200", "--shared-experts", "1", "--format", "json")).stdout)
+    assert "--shared-experts is for one model without --ep" in room.error(2, *tune("sglang"), "--shared-experts", "1", "--ep", "2")
     name = "E=513,N=128,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128]"
     assert plan["files"] == [f"out/configs/triton_3_6_0/{name}{end}.json" for end in ("", "_down")]
     assert "/t16/shared:1:zipf:1/e513/top11/n2048/k128/by_slot+topk_weights/" in "\n".join(plan["cells"])
@@ -143,7 +144,7 @@ def test_what_the_server_has_already_is_not_written(room):
     (["--base", "config.json"], "--base config.json: the program does not look it up for this layer"),
     (["--dtype", "fp32"], "the server's kernel has no fp32"),
     (["--dtype", "bf16,fp8"], "compiles the kernel for one top_k and format"),
-    (["--shared-experts", "1", "--ep", "2"], "--shared-experts is for one model without --ep"),
+    (["--shared-experts", "1"], "--shared-experts is for --for sglang, which fuses them"),
 ])
 def test_requests_that_cannot_be_served_are_told(room, more, sentence):
     assert sentence in room.error(2, *tune("vllm"), *more)

@@ -43,6 +43,7 @@ void fill_cells(CellOptions& cells, Server server, const ServedOptions& served) 
   }
   if (cells.routings.empty()) cells.routings = {"uniform,zipf:1"};
   if (served.shared_experts.empty()) return;
+  if (server != Server::sglang) throw request_error("--shared-experts is for --for sglang, which fuses them");
   const int64_t shared = parse_integer(served.shared_experts, "--shared-experts", 1, kMaxExperts);
   if (std::ranges::any_of(one, [&](const Cell& cell) { return cell.shape.layer.experts != first.experts; }) ||
       first.ep > 1)
