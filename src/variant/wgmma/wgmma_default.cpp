@@ -17,8 +17,7 @@ const std::vector<int> kDefaultRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 17
 const std::vector<int> kDefaultColumns = {64, 128, 192, 256};
 const std::vector<std::pair<Raster, int>> kWalks = {{Raster::m, 1}, {Raster::m, 4}, {Raster::n, 1}, {Raster::n, 4}};
 constexpr size_t kFastest = 12;  // tiles whose variations are looked at too
-constexpr int kHold = 256;
-constexpr int kMostFp8Stages = 8;  // 15 of 16 x 64 take up to 7 % longer than 8 where tiles are short
+constexpr int kHold = 256, kMostFp8Stages = 8;
 
 constexpr Peaks kAssumed = {.flops = 989e12, .bandwidth = 4.8e12};  // of a device that has wgmma
 
@@ -38,12 +37,11 @@ struct Chooser {
   const Problem& problem;
   DeviceInfo device;
   const WgmmaProblem of_kernel = wgmma_problem({}, problem.shape);
-  const bool fp8 = problem.shape.layer.dtype == Dtype::fp8;
   std::vector<std::pair<double, Knobs>> seen = {};
 
   // With as many stages as fit.
   void look_at(Knobs c) {
-    c.stages = fp8 ? kMostFp8Stages : kMostWgmmaStages;
+    c.stages = kMostWgmmaStages;
     const WgmmaProblem of_tile = wgmma_problem(c, problem.shape);
     while (c.stages > 2 && wgmma_layout(c, of_tile).bytes > device.shared_memory_per_block) --c.stages;
     if (fits_surely(c, of_kernel) && !wgmma_illegal(c, problem.shape, device))
@@ -113,8 +111,9 @@ void look_at_rows(Chooser& chooser, Knobs c) {
   // Where sums are promoted, swapped tiles multiply all of their rows; where they are scaled, few fit beside steps in
   // flight.
   const std::vector<std::pair<bool, int>> ways =
-      chooser.fp8 ? std::vector<std::pair<bool, int>>{{true, 1}, {true, 0}, {false, 1}, {false, 0}}
-                  : std::vector<std::pair<bool, int>>{{c.swap, c.in_flight}};
+      chooser.problem.shape.layer.dtype == Dtype::fp8
+          ? std::vector<std::pair<bool, int>>{{true, 1}, {true, 0}, {false, 1}, {false, 0}}
+          : std::vector<std::pair<bool, int>>{{c.swap, c.in_flight}};
   for (const Gather gather : {Gather::tiles, Gather::first})
     for (const int block_k : {row, 2 * row})
       for (const auto& [swap, in_flight] : ways) {
@@ -124,12 +123,11 @@ void look_at_rows(Chooser& chooser, Knobs c) {
       }
   const std::pair<TileOrder, Pace> turns[] = {
       {TileOrder::fixed, Pace::own}, {TileOrder::dynamic, Pace::own}, {TileOrder::fixed, Pace::common}};
-  const std::vector<int> holds = chooser.fp8 ? std::vector<int>{0} : std::vector<int>{0, kHold};  // no gain in fp8
   for (const Knobs& tile : chooser.fastest(kFastest))
     for (const auto& [order, pace] : turns)
       for (const TmaStore store : {TmaStore::none, TmaStore::boxes})
         for (const int split : {1, 0})
-          for (const int hold : holds)
+          for (const int hold : {0, kHold})
             for (const int in_flight : {1, 0})
               for (const auto& [raster, group] : kWalks)
                 for (const int mix : {0, 4, 8}) {
@@ -159,8 +157,15 @@ WgmmaKnobs wgmma_default(const WgmmaCost& cost, const Problem& problem, const De
     look_at_sums(chooser, plain);
   else
     look_at_rows(chooser, plain);
-  const std::vector<Knobs> best = chooser.fastest(1);
-  return best.empty() ? plain : best[0];
+  const std::vector<Knobs> found = chooser.fastest(1);
+  Knobs best = found.empty() ? plain : found[0];
+  // Of fp8 a stage has more copies: beyond eight, stages take up to 9 % longer where tiles are small. Where a tile has
+  // three steps, hold takes 4 % longer.
+  if (problem.shape.layer.dtype == Dtype::fp8) {
+    best.stages = std::min(best.stages, kMostFp8Stages);
+    if (problem.shape.layer.k <= 3 * kScaleBlock) best.hold = 0;
+  }
+  return best;
 }
 
 }  // namespace moetune
