@@ -163,13 +163,14 @@ class Trace:
         given = {**{name: Tensor(name, *each) for name, each in cell.operands.items()}, **cell.sizes, **own}
         takes = inspect.signature(launch).parameters.values()
         words = {each.name: given[each.name] for each in takes if each.name in given}
-        lacking = [each.name for each in takes if each.name not in given and each.default is each.empty and each.kind not in (
-            each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        lacking = [each.name for each in takes if each.name not in given and each.default is each.empty
+                   and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
         words.update(own if any(each.kind is each.VAR_KEYWORD for each in takes) else {})
         left = {name: value for name, value in own.items() if name not in words}  # for a kernel under @triton.autotune
         try:
             if lacking:
-                raise Wrong(f"{lacking[0]} is neither a knob of the space nor one of {', '.join([*cell.operands, *cell.sizes])}")
+                known = ", ".join([*cell.operands, *cell.sizes])
+                raise Wrong(f"{lacking[0]} is neither a knob of the space nor one of {known}")
             self.record(lambda: launch(**words), left)
             if left and not self.configs:
                 raise Wrong(f"it does not take {', '.join(left)} of the space")

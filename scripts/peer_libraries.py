@@ -8,6 +8,7 @@ laid out as channels of equal scales.
 """
 import bisect
 import contextlib
+import functools
 import itertools
 import math
 import os
@@ -722,16 +723,16 @@ def quack(p, options):
 
     gated = p.activation == "silu"
     outputs = p.empty(p.rows, p.n // 2) if gated else p.empty(*p.result_shape())
-    how = {"tuned": True, "cu_seqlens_k" if p.op == "dw" else "cu_seqlens_m": p.indices(p.starts)}
+    ragged = {"cu_seqlens_k" if p.op == "dw" else "cu_seqlens_m": p.indices(p.starts)}
     if gated:
-        how |= {"activation": "swiglu", "store_preact": False, "concat_layout": None if p.interleaved else ("B",)}
+        multiply, result = functools.partial(gemm_interface.gemm_gated, activation="swiglu", store_preact=False,
+                                             concat_layout=None if p.interleaved else ("B",)), "postact_out"
+    else:
+        multiply, result = gemm_interface.gemm, "out"
 
     def variant(dynamic):
         def launch(i):
-            if gated:
-                gemm_interface.gemm_gated(*p.operands(i), postact_out=outputs[i], dynamic_scheduler=dynamic, **how)
-            else:
-                gemm_interface.gemm(*p.operands(i), out=outputs[i], dynamic_scheduler=dynamic, **how)
+            multiply(*p.operands(i), **{result: outputs[i]}, dynamic_scheduler=dynamic, tuned=True, **ragged)
 
         note = f"{p.moved_before()}; {'dynamic' if dynamic else 'static'} scheduler, tuned{', gemm_gated' * gated}"
         return Variant(note, launch, outputs, activates=gated)

@@ -11,8 +11,8 @@ Standard output gets a Markdown table, -o a JSON file (moetune.peers/1); everyth
 The method: operand sets rotate through at least three L2s; whole rotations are captured in one CUDA graph of about
 2 ms; CUDA events stand around its replays, with a rest before each; the result is the median of the blocks. Each
 result is checked against an fp32 product expert by expert before and after it is timed. Of cells with gates a peer's
-product is followed by torch's compiled activation, and with --out-dtype fp8 by its quantisation in the same pass, within
-the measured time; QuACK joins gates and ups of silu by itself. A peer without a cell's op or dtype is left
+product is followed by torch's compiled activation, and with --out-dtype fp8 by its quantisation in the same pass,
+within the measured time; QuACK joins gates and ups of silu by itself. A peer without a cell's op or dtype is left
 out there: fp8 with scales of blocks has DeepGEMM and Triton, with scales of channels or tensors torch
 (`torch._scaled_grouped_mm`) and Triton.
 

@@ -196,7 +196,7 @@ def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a", gemm
     name, scales, result = GROUPS_KERNEL if format.group else KERNEL, format.scales, format.y
     function = function_of(path, name)
     if ("even_Ks" in function.arg_names) != (server == "sglang"):  # which only SGLang's kernels have
-        raise Wrong(f"the kernel of {path} is not {NAMES[server]}'s: it may be {NAMES['vllm' if server == 'sglang' else 'sglang']}'s")
+        raise Wrong(f"the kernel of {path} is not {NAMES[server]}'s; name {NAMES[server]}'s file with --kernel-file")
     # Sums of scaled channels and tensors of fp8 stay in the tensor core's registers along all of k.
     word = f"{dtype}-fast" if format.x == "fp8" and scales in ("channel", "tensor") else dtype
     block, vllm = scales == "block", server == "vllm"
