@@ -85,6 +85,9 @@ TEST(LayerJson, NoisyTimesAreMarked) {
   table.layers[0].measurement.time.high *= 2;
   EXPECT_EQ(to_json(table)["layers"][0]["untrusted"], distrust(table.layers[0]));
   EXPECT_EQ(rows_of(table.layers[0])[3], (std::vector<std::string>{"winners", "30.0 µs ± 1.5 %", "noisy"}));
+  table.layers[0].measurement.waited = 0.8852;  // kept as 0.885
+  const Json json = to_json(table);
+  EXPECT_EQ(to_json(table_from_json(JsonAt(json, "t.json"), built_in())).dump(), json.dump());
 }
 
 TEST(LayerJson, WhatContradictsTheTableIsRefused) {

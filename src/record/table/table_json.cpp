@@ -41,17 +41,23 @@ Measurement as_read(Measurement measurement) {
   return measurement;
 }
 
-Entry as_read(Entry entry) {
-  entry.measurement = as_read(entry.measurement);
-  entry.flops = count(entry.flops).get<double>();
-  entry.bytes = count(entry.bytes).get<double>();
-  for (Rival& rival : entry.rivals) {
+// An entry or a layer, which are timed beside rivals.
+template <typename Timed>
+Timed with_read_times(Timed timed) {
+  timed.measurement = as_read(timed.measurement);
+  for (Rival& rival : timed.rivals) {
     rival.measurement = as_read(rival.measurement);
     const auto& [value, low, high, samples] = rival.ratio;
     rival.ratio = {as_written(value, 5), as_written(std::min(value, low), 5), as_written(std::max(value, high), 5),
                    samples};
   }
-  return entry;
+  return timed;
+}
+
+Entry as_read(Entry entry) {
+  entry.flops = count(entry.flops).get<double>();
+  entry.bytes = count(entry.bytes).get<double>();
+  return with_read_times(std::move(entry));
 }
 
 Json derived(const Entry& seen, const DeviceInfo& device) {
@@ -266,7 +272,7 @@ Json to_json(const TunedTable& table) {
   if (!table.choices.empty()) json["choices"] = json_list(table.choices);
   if (!table.updates.empty()) json["updates"] = json_list(table.updates);
   if (const auto layers = layers_of(table); !layers.empty())
-    json["layers"] = json_list(layers, [](const TunedLayer* layer) { return to_json(*layer); });
+    json["layers"] = json_list(layers, [](const TunedLayer* layer) { return to_json(with_read_times(*layer)); });
   if (Json steps = steps_json(table); !steps.empty()) json["training_steps"] = std::move(steps);
   return json;
 }
