@@ -50,6 +50,24 @@ __forceinline__ float bias(const Args& args, int expert, long long column) {
       static_cast<const typename Config::Function::Result*>(args.bias)[expert * args.n + w_row<Config>(args, column)]);
 }
 
+// Stores one or two neighbouring gates and their ups in H, from `column` of the product on, which is a gate's.
+template <class Config, int count>
+__forceinline__ void store_h(const Args& args, int row, long long column, const float (&gates)[count],
+                             const float (&ups)[count]) {
+  using Element = Config::Function::Result;
+  if (column >= args.n) return;
+  Element* const h = static_cast<Element*>(args.h) + row * args.n + w_row<Config>(args, column);
+  const long long up = Config::interleaved ? 1 : args.n / 2;  // from a gate to its up
+  if constexpr (count == 1) {
+    h[0] = round_to<Element>(gates[0]), h[up] = round_to<Element>(ups[0]);
+  } else if constexpr (Config::interleaved) {
+    *reinterpret_cast<uint2*>(h) = {pack<Element>(gates[0], ups[0]), pack<Element>(gates[1], ups[1])};
+  } else {
+    *reinterpret_cast<unsigned*>(h) = pack<Element>(gates[0], gates[1]);
+    *reinterpret_cast<unsigned*>(h + up) = pack<Element>(ups[0], ups[1]);
+  }
+}
+
 // The weight that multiplies a row of the result; 1 without weights.
 template <class Config>
 using RowWeight = typename Config::Function::Weight;

@@ -57,9 +57,9 @@ struct alignas(sizeof(Element) * count) Vector {
 
 // Rows of sums, [rows, n] in expert order, to rows out[to[i]], or i without `to`: with their expert's bias, gates and
 // ups joined, weighted, rounded once. One block a row. With an activation rows of `out` have n / 2 columns; `count`
-// divides them.
+// divides them. With `h` the sums with their bias are stored there, [rows, n].
 template <int count, class Out, class In, class Bias>
-__device__ __forceinline__ void finish_rows(Out* out, const In* sums, const Bias* bias, const int* first_rows,
+__device__ __forceinline__ void finish_rows(Out* out, Out* h, const In* sums, const Bias* bias, const int* first_rows,
                                             int experts, int activation, bool interleaved, const int* to,
                                             RowWeights weights, int rows, long long n) {
   const long long columns = activation == 0 ? n : n / 2;
@@ -76,6 +76,10 @@ __device__ __forceinline__ void finish_rows(Out* out, const In* sums, const Bias
       const auto vector = *reinterpret_cast<const Vector<In, count>*>(from + column);
       for (int i = 0; i < count; ++i)
         values[i] = to_float(vector.of[i]) + (bias ? to_float(bias[expert * n + column + i]) : 0.0f);
+      if (!h) return;
+      Vector<Out, count> kept;
+      for (int i = 0; i < count; ++i) kept.of[i] = round_to<Out>(values[i]);
+      *reinterpret_cast<Vector<Out, count>*>(h + row * n + column) = kept;
     };
     for (long long j = threadIdx.x * count; j < columns; j += blockDim.x * count) {
       float values[2][count];

@@ -310,6 +310,10 @@ struct Mma {
           for (int of = 0; of < joins; ++of)
             low[of] = sum[i][j * joins + of][half * 2], high[of] = sum[i][j * joins + of][half * 2 + 1];
           const unsigned pair = Function::pair(low, high, weights);
+          if constexpr (Config::stores_h)
+            if (m0 + i * 16 + r < tile.rows)
+              store_h<Config, 2>(args, tile.row + m0 + i * 16 + r, tile.column + n0 + j * 16 + lane % 4 * 2,
+                                 {low[0], high[0]}, {low[1], high[1]});
           *reinterpret_cast<unsigned*>(staging + r * staging_pitch + j * 8 + lane % 4 * 2) = pair;
         }
       }

@@ -141,6 +141,8 @@ __device__ void simt(const Args& args) {
         for (int j = 0; j < 4; ++j) {
           const long long column = n_first + column_of(j);
           if constexpr (Config::adds_bias) sum[i][j] += bias<Config>(args, expert, column);
+          if constexpr (Config::stores_h)
+            if (j % 2 == 1) store_h<Config, 1>(args, first_row + row, column - 8, {sum[i][j - 1]}, {sum[i][j]});
           const long long y_column = joins == 1 ? column : column / 16 * 8 + column % 8;
           if (j % joins == joins - 1 && column < args.n)
             e.store(y[y_column],

@@ -43,7 +43,7 @@ TRITON = {"fp8": "fp8e4nv", "int32": "i32", "int64": "i64", "int8": "i8", "uint8
 OPERANDS = {"fwd": "x:x_rows,k w:experts,n,k y:y_rows,n", "dx": "dy:x_rows,n w:experts,n,k dx:y_rows,k",
             "dw": "dy:x_rows,n x:w_rows,k dw:experts,n,k"}
 RESULTS = {"y", "dx", "dw"}
-FUSIONS = ("permute_x", "permute_y", "by_slot", "topk_weights", "accumulate", "fp32_dw", "silu", "gelu", "gpt_oss", "interleaved", "bias")
+FUSIONS = ("permute_x", "permute_y", "by_slot", "topk_weights", "accumulate", "fp32_dw", "silu", "gelu", "gpt_oss", "interleaved", "store_h", "bias")
 VARYING = {"tokens", "slots", "rows", "x_rows", "w_rows", "y_rows"}  # with the cell of a layer
 _tasks = []  # of the processes that compile
 

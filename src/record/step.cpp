@@ -17,7 +17,7 @@ struct Half {
   bool permutes() const { return dw.shape.fusion.permute_x || dw.shape.fusion.permute_y; }
 };
 
-// What dx alone may have.
+// What dx alone may have, and fwd that stores H for it.
 void copy_parts_of_dx(Fusion& to, const Fusion& from) {
   to.sum_slots = from.sum_slots, to.weight_gradient = from.weight_gradient;
   to.silu = from.silu, to.gelu = from.gelu, to.gpt_oss = from.gpt_oss, to.interleaved = from.interleaved;
@@ -34,6 +34,7 @@ std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection proj
   std::map<std::string, std::map<std::string, size_t>> backward;  // dx, each once
   for (size_t i = 0; i < cells.size(); ++i) {
     Cell cell = cells[i].cell;
+    if (cell.shape.fusion.store_h) copy_parts_of_dx(cell.shape.fusion, {}), cell.shape.fusion.store_h = false;
     if (cell.shape.op == Op::fwd) forward.emplace(key(cell), i);
     if (cell.shape.op != Op::dx) continue;
     copy_parts_of_dx(cell.shape.fusion, {});

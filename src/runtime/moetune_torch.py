@@ -140,7 +140,7 @@ class _Prepared(moetune_kernels.Prepared):
 
 
 _NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "bias", "y_scales", "x_scales",
-                 "w_scales"),
+                 "w_scales", "h"),
           "dx": ("dy", "w", "dx", "x", "m_sizes", "gather_indices", "topk_weights", "dweights", "h", "dh"),
           "layer": ("x", "up", "hidden", "down", "y", "m_sizes", "gather_indices", "topk_weights", "up_bias",
                     "down_bias"),
@@ -431,12 +431,18 @@ class _Experts(torch.autograd.Function):
     """Both GEMMs in eager mode: H is kept between the passes, and X made again from it."""
     @staticmethod
     def forward(ctx, folder, x, up, down, m_sizes, gather, weights, top_k, fusion, activation, interleaved, zero_rest):
-        h = _forward(folder, x, up, m_sizes, gather, None, top_k, "permute_x")
+        rows, gated = gather.numel(), "+".join(["permute_x", activation, *["interleaved"] * interleaved, "store_h"])
+        if _has(folder, x.device, "fwd", gated, up.shape, x.dtype, top_k):
+            h, hidden = _result(x, (rows, up.shape[1]), False), _result(x, (rows, up.shape[1] // 2), False)
+            _launch(folder, "fwd", gated, up.shape, top_k, rows, x, up, hidden, m_sizes, gather, None, None, None, None,
+                    None, h)
+        else:
+            h = _forward(folder, x, up, m_sizes, gather, None, top_k, "permute_x")
+            hidden = _activated(h, activation, interleaved)
         sums = _has(folder, x.device, "dx", "permute_x+sum_slots", up.shape, x.dtype, top_k)
         ctx.save_for_backward(x, up, down, h, m_sizes, gather, weights)
         ctx.rest = folder, top_k, (fusion, sums, zero_rest), (_local.used, _local.skew)
-        return _forward(folder, _activated(h, activation, interleaved), down, m_sizes, gather, weights, top_k,
-                        "permute_y+topk_weights", zero_rest)
+        return _forward(folder, hidden, down, m_sizes, gather, weights, top_k, "permute_y+topk_weights", zero_rest)
 
     @staticmethod
     def backward(ctx, dy):
@@ -471,7 +477,8 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
     "permute_x", with torch's activation behind it, which gradients take) and of "permute_y+topk_weights", and of dx and
     dw for gradients; with "+bias" where there are any. Where dx of down is of
     "permute_y+topk_weights+weight_gradient+silu" (tuned with --gated silu), it gives the gradients of gate and up, and
-    the product of up is all that is kept between the passes.
+    the product of up is all that is kept between the passes; with a kernel of "permute_x+silu+store_h" the forward pass
+    too has nothing between its GEMMs.
 
     With x_scales, up_scales and down_scales x and both weights are torch.float8_e4m3fn in blocks, as
     scaled_grouped_gemm takes them, and up gives down its rows in fp8 with scales: two launches, which need kernels tuned

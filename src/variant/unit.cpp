@@ -86,6 +86,7 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
   flag("accumulates", product.accumulates);
   if (product.interleaved) flag("interleaved", true);
   if (product.bias) flag("adds_bias", true);
+  if (product.h) flag("stores_h", true);
   for (const auto& [what, value] : text.constants)
     unit += fmt::format("  static constexpr int {} = {};\n", what, value);
   const std::string cluster = plan.cluster > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", plan.cluster) : "";

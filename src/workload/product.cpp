@@ -70,6 +70,7 @@ void set_operands(Product& p, const Problem& problem) {
       p.ragged = Axis::m, p.n = layer.n, p.k = layer.k;
       p.weighting = Weighting::rounded_result;
       if (is_gated(fusion)) p.d.columns /= 2;
+      if (fusion.store_h) p.h = operand(problem, LayerMatrix::h, Axis::m, Axis::n), p.h->columns = layer.n;
       if (p.d.type.dtype == Dtype::fp8) p.d.type.scales = block_scales(1, 128);
       if (fusion.bias)
         p.bias = {.matrix = LayerMatrix::bias,
@@ -253,7 +254,7 @@ Product without_finish(const Product& product) {
   plain.d.columns = product.n;
   if (quantises(product)) plain.d.type = plain_type(Dtype::bf16);
   plain.activation = Activation::none, plain.interleaved = false;
-  plain.bias.reset();
+  plain.bias.reset(), plain.h.reset();
   plain.gate_gradient.reset();
   return plain;
 }
@@ -440,7 +441,8 @@ double bytes(const Product& product) {
   double sum = 0;
   bool permuted = false;
   std::vector<const Operand*> operands = {&product.a, &product.b, &product.d};
-  if (const auto& gate = product.gate_gradient) operands.insert(operands.end(), {&gate->h, &gate->x});
+  if (product.gate_gradient) operands.push_back(&product.gate_gradient->h);
+  if (const Operand* second = second_result(product)) operands.push_back(second);
   if (const auto& gradient = product.weight_gradient) {
     operands.push_back(&gradient->dweights);
     if (!product.gate_gradient) operands.push_back(&gradient->x);

@@ -106,6 +106,7 @@ struct Product {
   Activation activation = Activation::none;  // of columns of N, or of H's, by a gate gradient
   bool interleaved = false;                  // of these: gate and up by turns, not all gates first
   std::optional<Operand> bias = {};          // [experts, N], added to sums
+  std::optional<Operand> h = {};             // [rows, N], a second result where gates are joined: the sums, rounded
   std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
   std::vector<int64_t> first_rows = {};      // [experts + 1] prefix sums of m_sizes
   std::vector<int32_t> gather_indices = {};  // [rows] flat slot of each row in expert order
@@ -131,6 +132,10 @@ bool sums_slots(const Product& product);
 /// Whether a gate and an up of the product make one column of D.
 inline bool joins_gates(const Product& product) {
   return product.activation != Activation::none && !product.gate_gradient;
+}
+/// The result beside D that a launch stores in rows as D's: H, or X with the gradient of gates. Null if there is none.
+inline const Operand* second_result(const Product& product) {
+  return product.gate_gradient ? &product.gate_gradient->x : product.h ? &*product.h : nullptr;
 }
 /// Columns of the product that make one of D: more than one where the result's function joins them.
 int64_t joined_columns(const Product& product);

@@ -71,6 +71,9 @@ void require_valid_gate(const Shape& shape) {
   if (fusion.interleaved && !is_gated(fusion))
     throw request_error("interleaved needs an activation",
                         "with --gated, it is an order of W's rows: gate and up by turns");
+  if (fusion.store_h && (!joins_gates(shape) || fusion.by_slot || is_quantised(layer.dtype)))
+    throw request_error("H is stored by fwd of up with --gated alone, in expert order and not of quantised inputs",
+                        "leave out --store-h: it is for gradients");
   if (!is_gated(fusion)) return;
   if (int{fusion.silu} + int{fusion.gelu} + int{fusion.gpt_oss} > 1)
     throw request_error(fmt::format("{} has two activations", text(fusion)), "a layer has one");

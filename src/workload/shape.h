@@ -76,6 +76,8 @@ struct Layer {
 /// interleaved  rows of W: gate and    -                              -
 ///              up by turns, not all
 ///              gates first
+/// store_h      H too: both sums,      -                              -
+///              each rounded
 /// bias         sum + bias[expert, n]  -                              -
 ///
 /// silu: gate / (1 + exp(-gate)). gelu: gate * (1 + erf(gate / sqrt(2))) / 2. gpt_oss: with gate at most 7 and up in
@@ -98,6 +100,7 @@ struct Fusion {
   bool by_slot = false;                              // only of fwd: as servers' Triton kernels read and store
   bool silu = false, gelu = false, gpt_oss = false;  // one at most; of fwd of up, without topk_weights, or dx of down
   bool interleaved = false;                          // only with one of these
+  bool store_h = false;                              // only of fwd with an activation, not by_slot
   bool bias = false;                                 // only of fwd
 
   bool operator==(const Fusion&) const = default;
@@ -123,6 +126,7 @@ inline constexpr FusionPart kFusionParts[] = {
     {"gelu", &Fusion::gelu, {}, true},
     {"gpt_oss", &Fusion::gpt_oss, {}, true},
     {"interleaved", &Fusion::interleaved, {}, true},
+    {"store_h", &Fusion::store_h, Op::fwd, true},
     {"bias", &Fusion::bias, Op::fwd, true},
 };
 /// Whether gate and up become one column of Y.
@@ -154,11 +158,11 @@ inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 /// experts not divisible by ep, permute_y with permute_x or by_slot, topk_weights without either (for every op),
 /// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x,
 /// weight_gradient without dx and topk_weights, an activation of other than fwd of up and dx of down, of a model that
-/// isn't gated, with another or with topk_weights, interleaved without one, bias without fwd, quantised dtypes with
-/// another op than fwd, other scales than theirs or another Y than bf16 and fp16 (fp8 of fp8 in blocks with an
-/// activation and without a bias), fast sums of others than fp8 or of blocks, scales of other dtypes, groups that don't
-/// divide k, zero points with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name
-/// that is empty, contains '/' or is not printable.
+/// isn't gated, with another or with topk_weights, interleaved without one, store_h without one of fwd, by_slot or of
+/// quantised dtypes, bias without fwd, quantised dtypes with another op than fwd, other scales than theirs or another Y
+/// than bf16 and fp16 (fp8 of fp8 in blocks with an activation and without a bias), fast sums of others than fp8 or of
+/// blocks, scales of other dtypes, groups that don't divide k, zero points with an odd n, experts over kMaxExperts, n
+/// or k over kMaxSide, E*n*k over 2^46, a model name that is empty, contains '/' or is not printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

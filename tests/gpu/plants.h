@@ -138,7 +138,8 @@ inline const Fp8Plant kFp8Plants[] = {
      Dtype::fp8},
 };
 
-/// Faults of the gradients of gates. Those that the reference shares, whose pass is the same code, must be found there.
+/// Faults of the gradients of gates, and of the H that they need. Those that the reference shares, whose pass is the
+/// same code, must be found there.
 struct GatePlant {
   Plant plant;
   Fusion fusion;
@@ -162,6 +163,13 @@ inline const GatePlant kGatePlants[] = {
     {{"neighbours of gates for their ups", "simt", "finish.cuh", "d[next / count].of[next % count] =", "d[1].of[i] ="},
      {.gelu = true, .interleaved = true},
      false},
+    {{"gates for ups in H", "simt", "epilogue.cuh", "h[up] = round_to<Element>(ups[0]);",
+      "h[up] = round_to<Element>(gates[0]);"},
+     {.silu = true, .store_h = true},
+     false},
+    {{"one gate for its neighbours in H", "simt", "finish.cuh", "round_to<Out>(values[i]);",
+      "round_to<Out>(values[0]);"},
+     {.silu = true, .store_h = true}},
 };
 
 inline const Plant& find_plant(const std::string& fault, const std::string& variant) {

@@ -254,6 +254,9 @@ TEST_P(HardRouting, Finished) {
     expect_right(problem_of(c, Dtype::fp16, {.permute_x = true, .gelu = true, .interleaved = true, .bias = true}),
                  variant, count);
     expect_right(problem_of(c, Dtype::bf16, {.permute_y = true, .topk_weights = true, .bias = true}), variant, count);
+    expect_right(problem_of(c, Dtype::bf16, {.permute_x = true, .silu = true, .store_h = true}), variant, count);
+    expect_right(problem_of(c, Dtype::fp16, {.gelu = true, .interleaved = true, .store_h = true, .bias = true}),
+                 variant, count);
     expect_right(fp8_problem_of(c, ScaleKind::channel, {.gpt_oss = true, .interleaved = true, .bias = true}), variant,
                  count);
     if (c.n % 256 == 0)
@@ -396,6 +399,7 @@ TEST_P(HardRouting, RunsFinished) {
   const GpuCase& c = GetParam();
   for (const Fusion fusion :
        {Fusion{.permute_x = true, .silu = true, .bias = true}, Fusion{.gelu = true, .interleaved = true},
+        Fusion{.silu = true, .store_h = true}, Fusion{.gelu = true, .interleaved = true, .store_h = true},
         Fusion{.permute_y = true, .topk_weights = true, .bias = true}})
     if (c.n % 16 == 0 || !is_gated(fusion)) expect_runs(Op::fwd, fusion);
   expect_launches();
@@ -518,9 +522,11 @@ TEST_F(KernelTest, RowsBeyondOffsetsOf32BitsAreRight) {
 }
 
 TEST_F(KernelTest, BaselinesAreRight) {
-  for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true},
-                              Fusion{.permute_x = true, .silu = true, .bias = true},
-                              Fusion{.permute_y = true, .topk_weights = true, .bias = true}}) {
+  for (const Fusion fusion :
+       {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true},
+        Fusion{.permute_x = true, .silu = true, .bias = true}, Fusion{.permute_x = true, .silu = true, .store_h = true},
+        Fusion{.gelu = true, .interleaved = true, .store_h = true, .bias = true},
+        Fusion{.permute_y = true, .topk_weights = true, .bias = true}}) {
     const Problem problem = problem_of({"", 16, 4, 256, 256, 100, "zipf:1"}, Dtype::bf16, fusion);
     backend().load(problem);
     for (const std::string& baseline : backend().baselines(problem.shape.layer)) {
@@ -582,7 +588,8 @@ TEST_F(KernelTest, WrongScalesAndSumsOfFp8AreCaught) {
 // The reference of gates' gradients is made by the pass that is judged: sums in double must catch what both share.
 TEST_F(KernelTest, WrongGradientsOfGatesAreCaught) {
   for (const GatePlant& plant : kGatePlants) {
-    const Problem problem = problem_of({"", 16, 4, 128, 256, 100, "zipf:1"}, Dtype::bf16, plant.fusion, Op::dx);
+    const Problem problem = problem_of({"", 16, 4, 128, 256, 100, "zipf:1"}, Dtype::bf16, plant.fusion,
+                                       plant.fusion.store_h ? Op::fwd : Op::dx);
     const std::string folder = testing::TempDir() + "/moetune-planted-gates";
     plant_kernels(plant.plant, folder);
     const std::unique_ptr<Backend> planted = make_cuda_backend(0, {.kernels_folder = folder, .cache = false});

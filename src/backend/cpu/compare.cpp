@@ -164,8 +164,8 @@ Verdict judge(const Result& result, std::string_view inputs, const Tally& tally,
   return verdict;
 }
 
-/// Of D, and of its scales, X and dweights where the product has them: compare(operand, its output, its reference, its
-/// scales).
+/// Of D, and of its scales, the second result and dweights where the product has them: compare(operand, its output, its
+/// reference, its scales).
 template <class Compare>
 Verdict of_all_results(const Product& product, const OperandSet& set, const Reference& wanted, Compare&& compare) {
   Verdict verdict = compare(product.d, set.d, wanted.d, quantises(product) ? &set.d_scales : nullptr);
@@ -175,7 +175,7 @@ Verdict of_all_results(const Product& product, const OperandSet& set, const Refe
     verdict.elements = elements, verdict.mismatches = mismatches;
   };
   if (quantises(product)) add(compare(scales_of_result(product), set.d_scales, wanted.d_scales, nullptr));
-  if (product.gate_gradient) add(compare(product.gate_gradient->x, set.gate_x, wanted.x, nullptr));
+  if (const Operand* second = second_result(product)) add(compare(*second, set.second, wanted.second, nullptr));
   if (product.weight_gradient) add(compare(product.weight_gradient->dweights, set.dweights, wanted.dweights, nullptr));
   return verdict;
 }

@@ -15,7 +15,7 @@ namespace moetune {
 struct Reference {
   Buffer d;         // [result_rows of D, N]
   Buffer d_scales;  // floats; of a D that is not quantised: empty
-  Buffer x;         // [rows, N] of the gradient of gates; without it: empty
+  Buffer second;    // [rows, its columns] of second_result; without it: empty
   Buffer dweights;  // [slots] floats; without the weights' gradient: empty
   // Root mean square that dweights have if the signs of their terms are random: a few may all be small by chance.
   double dweights_rms = 0;

@@ -129,22 +129,22 @@ class CpuBackend : public Backend {
     const auto copy = [](const Output& output) {
       return std::vector<std::byte>(output.data(), output.data() + output.bytes());
     };
-    const std::vector<std::byte> first_d = copy(set.d), first_dweights = copy(set.dweights), first_x = copy(set.gate_x),
-                                 first_scales = copy(set.d_scales);
+    const std::vector<std::byte> first_d = copy(set.d), first_dweights = copy(set.dweights),
+                                 first_second = copy(set.second), first_scales = copy(set.d_scales);
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     Repetition repetition;
     do {
       run_anew(contender, set, loaded.topk_weights);
       ++repetition.launches;
       const std::optional<int64_t> in_d = first_difference(set.d, first_d);
-      const std::optional<int64_t> in_x = first_difference(set.gate_x, first_x);
+      const std::optional<int64_t> in_second = first_difference(set.second, first_second);
       const std::optional<int64_t> in_dweights = first_difference(set.dweights, first_dweights);
       const std::optional<int64_t> in_scales = first_difference(set.d_scales, first_scales);
-      if ((in_d || in_x || in_dweights || in_scales) && repetition.different++ == 0)
+      if ((in_d || in_second || in_dweights || in_scales) && repetition.different++ == 0)
         repetition.reason = fmt::format("launch {} differs from the first, at byte {} of {}", repetition.launches,
-                                        in_d.value_or(in_x.value_or(in_scales.value_or(in_dweights.value_or(0)))),
+                                        in_d.value_or(in_second.value_or(in_scales.value_or(in_dweights.value_or(0)))),
                                         name(in_d        ? loaded.product.d.matrix
-                                             : in_x      ? LayerMatrix::x
+                                             : in_second ? second_result(loaded.product)->matrix
                                              : in_scales ? LayerMatrix::y_scales
                                                          : LayerMatrix::dweights));
     } while (std::chrono::steady_clock::now() < end);

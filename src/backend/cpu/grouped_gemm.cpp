@@ -230,7 +230,7 @@ void multiply_by_slopes(const Product& product, const Matrices& matrices, const 
       from_floats(dtype, values.data(), operand.columns, static_cast<std::byte*>(memory) + row * row_bytes(operand));
     };
     put(product.d, matrices.d, dh);
-    put(product.gate_gradient->x, matrices.gate_x, x);
+    put(product.gate_gradient->x, matrices.second, x);
   });
 }
 
@@ -257,6 +257,9 @@ void finish_rows(const Product& product, const Matrices& matrices, float* sums, 
       const std::vector<float> bias = bias_of(product, matrices, place.expert);
       for (int64_t column = 0; column < product.n; ++column) row[column] += bias[static_cast<size_t>(column)];
     }
+    if (product.h)
+      from_floats(product.h->type.dtype, row, product.n,
+                  static_cast<std::byte*>(matrices.second) + i * row_bytes(*product.h));
     std::vector<float> values(row, row + product.d.columns);
     if (product.activation != Activation::none)
       for (int64_t column = 0; column < product.d.columns; ++column) {

@@ -100,10 +100,8 @@ OperandSet make_set(const Product& product, Values values, ThreadPool& pool, con
                  .b_scales = make_scales(product, product.b, values)};
   if (quantises(product)) set.d_scales = make_output(scales_of_result(product));
   if (product.bias) set.bias = input(*product.bias, &OperandSet::bias);
-  if (product.gate_gradient) {
-    set.h = input(product.gate_gradient->h, &OperandSet::h);
-    set.gate_x = make_output(product.gate_gradient->x);
-  }
+  if (product.gate_gradient) set.h = input(product.gate_gradient->h, &OperandSet::h);
+  if (const Operand* second = second_result(product)) set.second = make_output(*second);
   if (product.weight_gradient) {
     if (!product.gate_gradient) set.x = input(product.weight_gradient->x, &OperandSet::x);
     set.dweights = make_output(product.weight_gradient->dweights);
@@ -116,7 +114,7 @@ void reset_output(const Product& product, const OperandSet& set, ThreadPool& poo
   set.d.reset(pool);
   if (product.weight_gradient) set.dweights.reset(pool);
   if (quantises(product)) set.d_scales.reset(pool);
-  if (product.gate_gradient) set.gate_x.reset(pool);
+  if (second_result(product)) set.second.reset(pool);
   if (product.accumulates)
     for_pieces(pool, 0, product.d.rows * product.d.columns,
                [&](int64_t first, int64_t count) { fill(product, product.d, set.values, first, count, set.d.data()); });
@@ -131,9 +129,10 @@ MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t
   if (quantises(product)) plan.set_bytes += output_bytes(scales_of_result(product));
   if (takes_another_pass(product) || is_finished(product))
     plan.partial_bytes = kFloat * routed_rows(product) * product.n;
-  if (const auto& gate = product.gate_gradient) {
-    plan.set_bytes += used_bytes(product, gate->h) + output_bytes(gate->x);
-    plan.reference_bytes += result_rows(product, gate->x) * (row_bytes(gate->x) + 4 * gate->x.columns);
+  if (const auto& gate = product.gate_gradient) plan.set_bytes += used_bytes(product, gate->h);
+  if (const Operand* second = second_result(product)) {
+    plan.set_bytes += output_bytes(*second);
+    plan.reference_bytes += result_rows(product, *second) * (row_bytes(*second) + 4 * second->columns);
   }
   if (const auto& gradient = product.weight_gradient) {
     plan.set_bytes += used_bytes(product, gradient->x) + output_bytes(gradient->dweights);
@@ -177,7 +176,7 @@ Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weigh
           .b_scales = set.b_scales.as<float>(),
           .x = set.x.data(),
           .h = set.h.data(),
-          .gate_x = set.gate_x.data(),
+          .second = set.second.data(),
           .bias = set.bias.data(),
           .dweights = reinterpret_cast<float*>(set.dweights.data())};
 }

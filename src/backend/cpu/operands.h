@@ -25,7 +25,7 @@ struct Matrices {
   const float* b_scales = nullptr;
   const void* x = nullptr;     // with the weights' gradient, without that of gates
   const void* h = nullptr;     // with the gradient of gates
-  void* gate_x = nullptr;      // its X
+  void* second = nullptr;      // second_result, if there is one
   const void* bias = nullptr;  // where the product has one
   float* dweights = nullptr;   // [slots], the same
 };
@@ -72,9 +72,9 @@ struct OperandSet {
   Buffer b_scales;
   Buffer x = {};         // without the weights' gradient, or with that of gates: empty
   Buffer h = {};         // without the gradient of gates: empty
-  Output gate_x = {};    // the same
+  Output second = {};    // without a second_result: empty
   Buffer bias = {};      // without a bias: empty
-  Output dweights = {};  // the same
+  Output dweights = {};  // without the weights' gradient: empty
   Output d_scales = {};  // where D is not quantised: empty
 };
 /// Inputs are copied from `source`, where there is one.

@@ -122,9 +122,10 @@ template <class Finish>
 Reference reference(const Product& product, const Matrices& matrices, Dtype dtype, ThreadPool& pool, Finish&& finish) {
   const int64_t n = product.d.columns, rows = result_rows(product, product.d);
   const auto& gate = product.gate_gradient;
+  const Operand* const other = second_result(product);
   Reference result{.d = Buffer(rows * n * size_bytes(dtype)),
                    .d_scales = Buffer(quantises(product) ? rows * scales_of_result(product).columns * 4 : 0),
-                   .x = Buffer(gate ? rows * product.n * size_bytes(dtype) : 0),
+                   .second = Buffer(other ? rows * other->columns * size_bytes(dtype) : 0),
                    .dweights = Buffer(product.weight_gradient ? product.slots * 4 : 0)};
   // Writes the scales of a row; elements of D's own dtype are divided by them.
   const auto quantise = [&](int64_t row, std::vector<float>& values) {
@@ -151,7 +152,7 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
       joints = joints_of(product, matrices, expert, row);
       for (size_t i = 0; i < x.size(); ++i)
         x[i] = static_cast<float>(activate(product.activation, joints[i].gate, joints[i].up));
-      from_floats(dtype, x.data(), product.n, result.x.data() + in_order * product.n * size_bytes(dtype));
+      from_floats(dtype, x.data(), product.n, result.second.data() + in_order * product.n * size_bytes(dtype));
       for (float& one : x) one = round_to(gate->x.type.dtype, one);
     } else if (product.weight_gradient) {
       input_x(product, matrices).unpack(expert, row, 0, product.n, x.data());
@@ -173,6 +174,11 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
     const auto sum = [&](int64_t column) {
       return sums[column] + (bias.empty() ? 0.0 : static_cast<double>(bias[static_cast<size_t>(column)]));
     };
+    if (product.h) {
+      std::vector<float> h;
+      for (int64_t column = 0; column < product.n; ++column) h.push_back(static_cast<float>(sum(column)));
+      from_floats(dtype, h.data(), product.n, result.second.data() + in_order * product.n * size_bytes(dtype));
+    }
     for (size_t i = 0; i < joints.size(); ++i) {
       const Slopes slope = slopes(product.activation, joints[i].gate, joints[i].up);
       values[static_cast<size_t>(joints[i].at.gate)] = finish(sums[i] * slope.gate, weight, 0);

@@ -129,6 +129,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
     result(o.dweights, bytes_of(p.weight_gradient->dweights));
   }
   if (p.bias) o.bias.stride = aligned(bytes_of(*p.bias));
+  if (p.h) result(o.h, bytes_of(*p.h));
   const auto touched = static_cast<int64_t>(bytes(p));
   std::vector<SetBuffer*> own = {&o.b, &o.d, &o.b_scales, &o.d_scales, &o.b_zeros, &o.x, &o.dweights, &o.bias, &o.h};
   if (!before) own.insert(own.end(), {&o.a, &o.a_scales});
@@ -321,14 +322,17 @@ Args Operands::args(int set) const {
           .bias = bias.of(set),
           .y_scales = d_scales.floats(set),
           .y_scale_row = y_scales.row,
-          .y_scale_step = y_scales.column};
+          .y_scale_step = y_scales.column,
+          .h = h.of(set)};
 }
 
 GroupedGemm Operands::gemm(int set) const {
   return {.product = plain,
           .a = is_moved(product, product.a) ? a_sorted.data() : a.of(set),
           .b = is_moved(product, product.b) ? b_sorted.data() : b.of(set),
-          .d = is_moved(product, product.d) ? d_sorted.data() : d.of(set)};
+          .d = product.h && !product.bias     ? h.of(set)
+               : is_moved(product, product.d) ? d_sorted.data()
+                                              : d.of(set)};
 }
 
 ScaledGemm Operands::scaled_gemm(int set) const {
@@ -361,7 +365,8 @@ void Operands::unsort_result(Services& services, int set, cudaStream_t stream) c
   if (takes_another_pass(product)) return finish(services, d_sorted.as<float>(), set, stream);
   if (is_finished(product)) {
     FinishedRows rows = finished_rows(set);
-    rows.out = d.of(set), rows.sums = d_sorted.data(), rows.from_fp32 = plain.d.type.dtype == Dtype::fp32;
+    rows.out = d.of(set), rows.sums = gemm(set).d, rows.from_fp32 = plain.d.type.dtype == Dtype::fp32;
+    if (product.h && product.bias) rows.h = h.of(set);
     rows.to = d_rows.as<int>(), rows.weights = result_weights();
     rows.scales = d_scales.floats(set);
     return services.of(rows.scales ? plain.d.type.dtype : product.d.type.dtype).finish_rows(rows, stream);

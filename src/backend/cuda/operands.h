@@ -43,7 +43,7 @@ struct Operands {
   int64_t gathered_offset = 0;  // where their counts begin in `counters`
 
   SetBuffer x, dweights;  // with the weights' gradient or that of gates; X is a result with the latter
-  SetBuffer bias, h;      // with a bias; with the gradient of gates
+  SetBuffer bias, h;      // with a bias; with the gradient of gates, or where H is a result
   DeviceBuffer row_of;    // [slots] for sums over slots: row of expert order, -1 without
 
   /// The arguments of a candidate's launch.

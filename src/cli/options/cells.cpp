@@ -301,7 +301,8 @@ std::vector<Cell> all_cells(const CellOptions& options) {
               for (const FusionPart& part : kFusionParts)
                 if (ops.size() > 1 && part.only && part.only != op) shape.fusion.*part.on = false;
               if ((both || ops.size() > 1) && !takes_gates(projection, op, ops))
-                shape.fusion.silu = shape.fusion.gelu = shape.fusion.gpt_oss = shape.fusion.interleaved = false;
+                shape.fusion.silu = shape.fusion.gelu = shape.fusion.gpt_oss = shape.fusion.interleaved =
+                    shape.fusion.store_h = false;
               if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
               if (both && projection == Projection::down && layer.out_dtype == Dtype::fp8)
                 shape.layer.out_dtype = Dtype::bf16;
@@ -370,6 +371,7 @@ constexpr CellOption kOptions[] = {
      "down)",
      "ACTIVATION", &Options::gated, gated_words},
     {"interleaved", "Rows of W are gate and up by turns, not all gates first (--gated)", &Fusion::interleaved},
+    {"store_h", "Store H too, the product before the activation, which gradients need (--gated)", &Fusion::store_h},
     {"bias", "Add a bias to the sums: [experts, n]", &Fusion::bias},
     {"permute_x", "Gather rows of X while loading (only for up, if both projections are listed)", &Fusion::permute_x},
     {"permute_y", "Scatter rows of Y to token order while storing (only for down, if both are listed)",

@@ -66,6 +66,7 @@ Json operands_of(const Product& p) {
   if (quantises(p))
     list.push_back(operand(operand_name(LayerMatrix::y_scales), "fp32",
                            {rows_expression(p, p.d).text(), scale_columns(p).text()}, "write"));
+  if (p.h) list.push_back(operand(p, *p.h, "write"));
   if (p.bias) list.push_back(operand("bias", name(p.bias->type.dtype), {"experts", "n"}, "read"));
   for (const ScalesRule& rule : scales_of(p)) {
     list.push_back({{"name", rule.name}, {"dtype", "fp32"}, {"shape", texts(rule.shape)}, {"access", "read"}});
@@ -94,6 +95,7 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
   if (field == "gather_indices") return reads_gather_indices(p) ? "gather_indices" : "";
   if (field == "topk_weights") return p.weighting != Weighting::none ? "topk_weights" : "";
   if (field == "bias") return p.bias ? "bias" : "";
+  if (field == "h") return p.h ? "h" : "";
   if (field.starts_with("y_scale"))
     return !quantises(p)            ? ""
            : field == "y_scales"    ? "y_scales"

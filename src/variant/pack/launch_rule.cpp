@@ -188,7 +188,8 @@ const std::vector<ArgsField>& args_fields() {
                                                 {"bias", offsetof(Args, bias)},
                                                 {"y_scales", offsetof(Args, y_scales)},
                                                 {"y_scale_row", offsetof(Args, y_scale_row), Kind::int64},
-                                                {"y_scale_step", offsetof(Args, y_scale_step), Kind::int64}};
+                                                {"y_scale_step", offsetof(Args, y_scale_step), Kind::int64},
+                                                {"h", offsetof(Args, h)}};
   return fields;
 }
 
@@ -220,7 +221,8 @@ Expression rows_expression(const Product& product, const Operand& operand) {
 }
 
 Expression columns_expression(const Product& product, const Operand& operand) {
-  if (operand.matrix == LayerMatrix::h || operand.matrix == LayerMatrix::dh) return 2 * letter(operand.column_axis);
+  const bool pairs = operand.matrix == LayerMatrix::h || operand.matrix == LayerMatrix::dh;
+  if (pairs && product.gate_gradient) return 2 * letter(operand.column_axis);
   const int64_t joined = operand.matrix == product.d.matrix ? joined_columns(product) : 1;
   return joined == 1 ? letter(operand.column_axis) : letter(operand.column_axis) / Expression(joined);
 }

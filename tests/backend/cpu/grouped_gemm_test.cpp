@@ -144,6 +144,28 @@ TEST(Products, MayHaveWhatNoOptionAsksFor) {
       }
 }
 
+TEST(StoredH, IsTheProductWithoutTheActivation) {
+  struct {
+    Fusion gated, plain;
+  } const cases[] = {{{.permute_x = true, .silu = true, .store_h = true}, {.permute_x = true}},
+                     {{.gelu = true, .interleaved = true, .store_h = true, .bias = true}, {.bias = true}}};
+  for (const auto& [gated, plain] : cases) {
+    const auto multiply = [](const Fusion& fusion) {
+      const Setting setting{.dtype = Dtype::bf16, .fusion = fusion, .n = 42, .k = 37};
+      return Multiplication(problem_of("zipf:1", 50, 6, 2, setting), Values::random);
+    };
+    Multiplication with_h = multiply(gated), without = multiply(plain);
+    with_h.run(candidate(24, 64, 64, 2));
+    without.run(candidate(24, 64, 64, 2));
+    ASSERT_EQ(with_h.set.second.bytes(), without.set.d.bytes());
+    EXPECT_EQ(std::memcmp(with_h.set.second.data(), without.set.d.data(), static_cast<size_t>(without.set.d.bytes())),
+              0);
+    EXPECT_TRUE(with_h.close().ok) << with_h.close().reason;
+    with_h.set.second.data()[1] ^= std::byte{0x40};
+    EXPECT_NE(with_h.close().reason.find("H"), std::string::npos) << with_h.close().reason;
+  }
+}
+
 // The three loops differ: they take derivatives by differences.
 TEST(GateGradient, IsTheDerivativeOfTheGate) {
   for (const Fusion& fusion : kGateGradients)
@@ -169,7 +191,7 @@ TEST(GateGradient, IsTheDerivativeOfTheGate) {
             }
             for (int64_t column = 0; column < 21; ++column) {
               float got = 0;
-              to_floats(dtype, m.set.gate_x.data() + (row * 21 + column) * x_bytes, 1, &got);
+              to_floats(dtype, m.set.second.data() + (row * 21 + column) * x_bytes, 1, &got);
               expect_near(static_cast<double>(got), m.wanted.x[static_cast<size_t>(row * 21 + column)], ulp);
             }
           }
@@ -190,10 +212,10 @@ TEST(GateGradient, OfWrongRowsIsSeen) {
       Values::integer);
   m.run(candidate(24, 64, 32, 2));
   ASSERT_TRUE(m.exact().ok);
-  const std::byte kept = m.set.gate_x.data()[1];
-  m.set.gate_x.data()[1] ^= std::byte{0x40};
+  const std::byte kept = m.set.second.data()[1];
+  m.set.second.data()[1] ^= std::byte{0x40};
   EXPECT_NE(m.exact().reason.find("elements of X differ"), std::string::npos) << m.exact().reason;
-  m.set.gate_x.data()[1] = kept;
+  m.set.second.data()[1] = kept;
   m.put(3, 5, m.element(3, 5) * 2 + 1);
   EXPECT_FALSE(m.exact().ok);
 }

@@ -32,6 +32,7 @@ constexpr Fusion kGateGradients[] = {
     {.permute_y = true, .topk_weights = true, .weight_gradient = true, .gelu = true, .interleaved = true},
     {.permute_y = true, .topk_weights = true, .gpt_oss = true}};
 constexpr Fusion kFinished[] = {{.permute_x = true, .silu = true},
+                                {.permute_x = true, .silu = true, .store_h = true},
                                 {.gelu = true, .interleaved = true, .bias = true},
                                 {.by_slot = true, .gpt_oss = true, .bias = true},
                                 {.permute_y = true, .topk_weights = true, .bias = true}};
@@ -335,7 +336,8 @@ struct Multiplication {
   void put_dweight(int64_t slot, float value) { reinterpret_cast<float*>(set.dweights.data())[slot] = value; }
   int64_t elements() const {
     return result_rows(product, product.d) * product.d.columns + static_cast<int64_t>(wanted.dweights.size()) +
-           static_cast<int64_t>(wanted.x.size());
+           static_cast<int64_t>(wanted.x.size()) +
+           (product.h ? result_rows(product, *product.h) * product.h->columns : 0);
   }
   /// The first element in memory that is not what the loops want, in words; "" where there is none.
   std::string difference() const {

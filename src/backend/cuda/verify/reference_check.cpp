@@ -104,7 +104,7 @@ void check_slot_sums(const Product& p, Values values, const float* sums, const f
   }
 }
 
-void check_finished(const Product& p, Values values, const float* sums, const float* result) {
+void check_finished(const Product& p, Values values, const float* sums, const float* result, const float* h) {
   const int64_t rows = routed_rows(p);
   Random random(p.seed, kSlots);
   for (int i = 0; i < kSamples && rows > 0; ++i) {
@@ -118,8 +118,11 @@ void check_finished(const Product& p, Values values, const float* sums, const fl
     const bool joins = p.activation != Activation::none;
     const double wanted = joins ? activate(p.activation, sum(gate), sum(up)) : sum(column);
     const double terms = std::max(1.0, std::abs(joins ? sum(gate) * sum(up) : wanted));
+    const auto where = [&] { return fmt::format("expert {}, row {}, column {}", place.expert, place.row, column); };
     require_close(joins ? Values::random : values, float_at(result + row * p.d.columns + column), wanted, terms * terms,
-                  [&] { return fmt::format("expert {}, row {}, column {}", place.expert, place.row, column); });
+                  where);
+    for (const int64_t of : h ? std::vector{gate, up} : std::vector<int64_t>())
+      require_close(values, float_at(h + row * p.n + of), sum(of), 1 + sum(of) * sum(of), where);
   }
 }
 

@@ -89,26 +89,26 @@ extern "C" __global__ void gate_reference(moetune::fp32* dh, moetune::fp32* x, f
   moetune::gate_gradient<1>(dh, x, gradient, sums, h, slots, weights, activation, interleaved, rows, width);
 }
 template <class Out, class In>
-__device__ __forceinline__ void finish_any(Out* out, const In* sums, const Element* bias, const int* first_rows, int experts,
+__device__ __forceinline__ void finish_any(Out* out, Out* h, const In* sums, const Element* bias, const int* first_rows, int experts,
                                            int activation, bool interleaved, const int* to, moetune::RowWeights weights, int rows,
                                            long long n) {
   constexpr int most = sizeof(In) == 2 ? 8 : 4;
   if (n % (2 * most) == 0)
-    moetune::finish_rows<most>(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+    moetune::finish_rows<most>(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
   else
-    moetune::finish_rows<1>(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+    moetune::finish_rows<1>(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
 }
-extern "C" __global__ void finish_rows(Element* out, const Element* sums, const Element* bias, const int* first_rows, int experts, int activation,
+extern "C" __global__ void finish_rows(Element* out, Element* h, const Element* sums, const Element* bias, const int* first_rows, int experts, int activation,
                                        bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
-  finish_any(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+  finish_any(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
 }
-extern "C" __global__ void finish_sums(Element* out, const moetune::fp32* sums, const Element* bias, const int* first_rows, int experts, int activation,
+extern "C" __global__ void finish_sums(Element* out, Element* h, const moetune::fp32* sums, const Element* bias, const int* first_rows, int experts, int activation,
                                        bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
-  finish_any(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+  finish_any(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
 }
-extern "C" __global__ void finish_reference(moetune::fp32* out, const moetune::fp32* sums, const Element* bias, const int* first_rows, int experts, int activation,
+extern "C" __global__ void finish_reference(moetune::fp32* out, moetune::fp32* h, const moetune::fp32* sums, const Element* bias, const int* first_rows, int experts, int activation,
                                        bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
-  finish_any(out, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
+  finish_any(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
 }
 extern "C" __global__ void quantise_rows(moetune::fp8* out, float* scales, const Element* sums, int activation, bool interleaved,
                                          const int* to, int rows, long long n) {
@@ -214,7 +214,7 @@ void Service::finish_rows(const FinishedRows& r, cudaStream_t stream) const {
     return launch(module_->kernel("quantise_rows"), blocks_for(r.rows), kThreads / 2, stream, r.out, r.scales, r.sums,
                   static_cast<int>(r.activation), r.interleaved, r.to, static_cast<int>(r.rows), r.n);
   const char* const kernel = r.to_fp32 ? "finish_reference" : r.from_fp32 ? "finish_sums" : "finish_rows";
-  launch(module_->kernel(kernel), blocks_for(r.rows), kThreads / 2, stream, r.out, r.sums, r.bias, r.first_rows,
+  launch(module_->kernel(kernel), blocks_for(r.rows), kThreads / 2, stream, r.out, r.h, r.sums, r.bias, r.first_rows,
          static_cast<int>(r.experts), static_cast<int>(r.activation), r.interleaved, r.to, r.weights,
          static_cast<int>(r.rows), r.n);
 }

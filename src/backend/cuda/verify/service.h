@@ -45,6 +45,7 @@ struct RowMove {
 /// they get an activation alone and are quantised, and sums are of the service's dtype.
 struct FinishedRows {
   void* out = nullptr;         // elements of the service's dtype, or fp32 with to_fp32, or fp8 with scales
+  void* h = nullptr;           // [rows, n] elements as those of `out`: sums with their bias; or null
   float* scales = nullptr;     // [rows of out, ceil(n / 2 / 128)], or null
   const void* sums = nullptr;  // elements of the service's dtype, or fp32 with from_fp32
   bool from_fp32 = false, to_fp32 = false;

@@ -68,7 +68,8 @@ double max_ulps(const ComparisonCounts& counts) { return std::bit_cast<float>(co
 
 // " of dweights" or " of y_scales"; nothing for D.
 std::string of_which(const Operand& result) {
-  const bool other = result.matrix == LayerMatrix::dweights || result.matrix == LayerMatrix::y_scales;
+  const LayerMatrix matrix = result.matrix;
+  const bool other = matrix == LayerMatrix::dweights || matrix == LayerMatrix::y_scales || matrix == LayerMatrix::h;
   return other ? fmt::format(" of {}", name(result.matrix)) : "";
 }
 
@@ -116,7 +117,7 @@ Verifier::Verifier(const Operands& operands, Services& services, Cublas& cublas,
     results_.push_back(result_of(scales_of_result(p), operands.d_scales));
     results_[1].row_map = results_[0].row_map;
   }
-  if (p.gate_gradient) results_.push_back(result_of(p.gate_gradient->x, operands.x));
+  if (const Operand* second = second_result(p)) results_.push_back(result_of(*second, p.h ? operands.h : operands.x));
   if (p.weight_gradient) results_.push_back(result_of(p.weight_gradient->dweights, operands.dweights));
   make_references(Values::integer, cublas);
   make_references(Values::random, cublas);
@@ -218,9 +219,10 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
   if (is_finished(p)) {
     FinishedRows rows = operands_.finished_rows(0);
     rows.out = results_[0].reference(values).data(), rows.sums = sums.data(), rows.to_fp32 = true;
+    if (p.h) rows.h = results_[1].reference(values).data();
     services_.of(p.d.type.dtype).finish_rows(rows, stream_);
     wait();
-    check_finished(p, values, sums.as<float>(), results_[0].reference(values).as<float>());
+    check_finished(p, values, sums.as<float>(), results_[0].reference(values).as<float>(), static_cast<float*>(rows.h));
     if (quantises(p)) {
       const DeviceBuffer elements(std::max<int64_t>(1, results_[0].rows * p.d.columns));
       rows.out = elements.data(), rows.scales = results_[1].reference(values).as<float>();

@@ -17,11 +17,11 @@ using RunOnce = std::function<void()>;
 /// 1e-4 of the root sum of squares of the terms for random ones. Exit::machine where one differs. `sums` are those
 /// before a last pass: fp32 [owned_rows of D, N]; `result` is fp32 [tokens, N], the sums of a token's slots; `dweights`
 /// are fp32 [slots], the row dots of sums and X, which a gate gradient makes from H. Of check_finished `result` has D's
-/// rows, in expert order, with bias and activation, and of check_scales it is what these are made from.
-/// check_gate_gradient looks at whole rows: all where these are few.
+/// rows, in expert order, with bias and activation, and `h`, if there is one, the sums with bias; of check_scales it is
+/// what these are made from. check_gate_gradient looks at whole rows: all where these are few.
 void check_sums(const Product& product, Values values, const float* sums);
 void check_slot_sums(const Product& product, Values values, const float* sums, const float* result);
-void check_finished(const Product& product, Values values, const float* sums, const float* result);
+void check_finished(const Product& product, Values values, const float* sums, const float* result, const float* h);
 void check_scales(const Product& product, const float* result, const float* scales);
 void check_gate_gradient(const Product& product, Values values, const float* sums, const float* dh, const float* x);
 void check_dweights(const Product& product, Values values, const float* sums, const float* dweights);
