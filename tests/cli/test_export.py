@@ -219,7 +219,7 @@ def test_runtime_holds_every_cell_of_an_h200_table(room):
 
 
 def test_runtime_names_the_cubins_of_the_kernels_export(room):
-    source = SOURCE / "tests/cli/files/table-mma.json"
+    source = SOURCE / "tests/cli/files/tuned/table-mma.json"
     result = room.run("export", source, "--format", "kernels", "-o", "kernels")
     if result.returncode == 3:
         pytest.skip("no NVRTC here")
@@ -254,7 +254,7 @@ def test_runtime_of_a_cpu_has_no_cubins(room):
 
 
 def test_runtime_replaces_only_its_own_kind(room):
-    source = SOURCE / "tests/cli/files/table-mma.json"
+    source = SOURCE / "tests/cli/files/tuned/table-mma.json"
     for _ in range(2):
         runtime(room, source)
     room.write("runtime.json", {"schema": "moetune.table/1"})
@@ -287,7 +287,7 @@ def test_choices_of_all_routings_are_left_out_of_one(room):
 
 def served_rows(room, base=None, *more):
     """Rows of the sample's files after an export for vLLM, or why there is none."""
-    source = SOURCE / "tests/cli/files/table-triton.json"
+    source = SOURCE / "tests/cli/files/tuned/table-triton.json"
     result = room.run("export", source, "--format", "vllm", "-o", "out", *(["--base", base] if base else []), *more)
     file = room.path / "out/E=8,N=14336,device_name=NVIDIA_H200.json"
     return json.loads(file.read_text()) if result.returncode == 0 else result.stderr
@@ -306,7 +306,7 @@ def test_a_base_keeps_its_rows_and_winners_need_proof(room):
     wanted = "triton_moe BLOCK_SIZE_M=64 BLOCK_SIZE_N=128 BLOCK_SIZE_K=64 GROUP_SIZE_M=1 num_warps=8 num_stages=2"
     assert f'moetune bench --table TABLE --pack PACK --candidate "{wanted}" -o times.json' in served_rows(room, name)
     assert served_rows(room, name, "--unproven")["16"]["BLOCK_SIZE_N"] == 256
-    table = json.loads((SOURCE / "tests/cli/files/table-triton.json").read_text())
+    table = json.loads((SOURCE / "tests/cli/files/tuned/table-triton.json").read_text())
     points = [{"cell": one["cell"], "status": "ok", "measurement": {**one["measurement"], "median_us": us, "low_us": us, "high_us": us},
                "contender": {"candidate": {"variant": "triton_moe", "pack": "0123456789ab", **other}}}
               for one, us in zip(table["entries"], (600, 601))]
@@ -322,7 +322,7 @@ def test_a_base_keeps_its_rows_and_winners_need_proof(room):
 
 
 def test_ranks_and_sglangs_folders_are_picked(room):
-    source = SOURCE / "tests/cli/files/table-triton.json"
+    source = SOURCE / "tests/cli/files/tuned/table-triton.json"
     room.ok("export", source, "--format", "sglang", "--tp", "1", "--triton", "3.6.0", "-o", "out")
     assert (room.path / "out/configs/triton_3_6_0/E=8,N=14336,device_name=NVIDIA_H200.json").is_file()
     assert "no cell has --tp 2 (the table has 1)" in room.error(1, "export", source, "--format", "vllm", "--tp", "2")

@@ -366,7 +366,7 @@ def check_peers_error(room, code, *options):
 # --- --filter ---
 
 def test_a_filter_picks_cells_and_candidates(room):
-    table = json.loads((SOURCE / "tests/cli/files/table-cpu.json").read_text())
+    table = json.loads((SOURCE / "tests/cli/files/tuned/table-cpu.json").read_text())
     ids = [entry["id"] for entry in table["entries"]]
     dry = ["tune", *CPU, *LAYER, "--tokens", "8,16,24", "--dry-run", "--format", "json"]
     assert [cell["cell"]["tokens"] for cell in json.loads(room.ok(*dry, "--filter", "/t(8|24)/").stdout)["cells"]] == [8, 24]

@@ -718,7 +718,7 @@ def test_kernels_of_fp8_are_exported_by_their_format(room, callers):
 
 
 def test_an_architecture_that_gets_nothing_is_answered_no(room):
-    told = room.error(1, "export", SOURCE / "tests/cli/files/table-mma.json", "--format", "kernels", "-o", "out", "--arch", "sm_75")
+    told = room.error(1, "export", SOURCE / "tests/cli/files/tuned/table-mma.json", "--format", "kernels", "-o", "out", "--arch", "sm_75")
     assert "for sm_75 is left out: mma needs sm_80" in told and "can be exported for sm_75" in told
 
 

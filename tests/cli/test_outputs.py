@@ -6,7 +6,7 @@ import pytest
 
 from conftest import CPU, LAYER, SOURCE, TINY, trials
 
-GPU_TABLE = SOURCE / "tests/cli/files/table-triton.json"
+GPU_TABLE = SOURCE / "tests/cli/files/tuned/table-triton.json"
 SPACE = {"schema": "moetune.space/1",
          "variants": {"cpu": {"block_m": [24], "block_n": [64], "block_k": [64], "threads": [1]}}}
 SUITE = {"schema": "moetune.suite/1", "cells": [{"experts": 4, "top_k": 2, "n": 64, "k": 64, "tokens": 8}]}

@@ -27,7 +27,7 @@ CELLS = "--device h200 --experts 8 --top-k 2 --n 256 --k 128 --tokens 16,64"
 def room(tmp_path):
     room = Room(tmp_path)
     for name in ("grouped.py", "autotuned.py"):
-        room.write(name, (SOURCE / "tests/cli/files" / name).read_text())
+        room.write(name, (SOURCE / "tests/cli/files/packs" / name).read_text())
     return room
 
 

@@ -55,7 +55,7 @@ def interpret(room, *words):
     assert result.stdout == "right\n", result.stdout + result.stderr
 
 
-SERVED = {server: SOURCE / f"tests/cli/files/served_{server}.py" for server in ("vllm", "sglang")}  # with parameters as theirs
+SERVED = {server: SOURCE / f"tests/cli/files/packs/served_{server}.py" for server in ("vllm", "sglang")}  # with parameters as theirs
 
 
 @needs_triton
@@ -158,7 +158,7 @@ def test_the_kernel_of_another_server_is_told(room):
 
 @needs_triton
 def test_a_template_of_an_autotuned_kernel_becomes_a_pack(room):
-    pack(room, "-o", "own.py", "--template", f"{SOURCE / 'tests/cli/files/autotuned.py'}:grouped")
+    pack(room, "-o", "own.py", "--template", f"{SOURCE / 'tests/cli/files/packs/autotuned.py'}:grouped")
     for old, new, sentence in [
             ('"TODO",  # such', '["experts", "max(1, ceil_div(rows, BLOCK_M))", "ceil_div(n, BLOCK_N)"],  # such', "grid: 'TODO' is not a formula"),
             ('"BLOCK_K": "TODO"', '"BLOCK_K": 32', "constant 'BLOCK_K': still TODO")]:
@@ -170,7 +170,7 @@ def test_a_template_of_an_autotuned_kernel_becomes_a_pack(room):
     interpret(room, "plain", "BLOCK_M=16,BLOCK_N=32,num_warps=4,num_stages=2", "16,0,1,33", 1, room.path / "own.py", "fp16")
 
 
-SIGNATURES = SOURCE / "tests/cli/files/signatures.py"
+SIGNATURES = SOURCE / "tests/cli/files/packs/signatures.py"
 
 
 def filled(room, kernel, **arguments):
@@ -331,7 +331,7 @@ def test_the_manifest_is_the_golden_text(room, packer):
     made_by = {"name": "pack_triton.py", "triton": "3.6.0", "kernel": "triton_moe.py", "sha256": "0" * 64}
     candidates = [(knobs.values(), packer.keys_of(description, knobs, {})) for knobs in packer.candidates_of(description)]
     text = packer.text_of(packer.manifest_of(description, candidates, folder, prepared, binaries, made_by))
-    golden = SOURCE / "tests/cli/files/pack-triton.json"
+    golden = SOURCE / "tests/cli/files/packs/pack-triton.json"
     if os.environ.get("MOETUNE_UPDATE_GOLDEN") == "1":
         golden.write_text(text)
     assert text == golden.read_text()

@@ -17,7 +17,7 @@ def made_pack(room, name="toy", **changes):
     """A folder with the pack of the tests: five candidates of six were compiled."""
     folder = room.path / name
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = json.loads((SOURCE / "tests/cli/files/pack-toy.json").read_text())
+    manifest = json.loads((SOURCE / "tests/cli/files/packs/pack-toy.json").read_text())
     for file in manifest["files"]:
         (folder / file).write_text(f"the bytes of {file}")
     manifest.update(changes)

@@ -28,7 +28,7 @@ if told.find:
     sys.exit()
 listed = json.loads(pathlib.Path(told.candidates).read_text())
 names = {ROW!r}
-manifest = json.loads(pathlib.Path({str(SOURCE / "tests/cli/files/pack-toy.json")!r}).read_text())
+manifest = json.loads(pathlib.Path({str(SOURCE / "tests/cli/files/packs/pack-toy.json")!r}).read_text())
 word = told.dtype if not told.dtype.startswith("fp8-") or told.dtype == "fp8-block" else told.dtype + "-fast"
 kernel = b"a kernel"
 for operand in manifest["operands"][:2]:

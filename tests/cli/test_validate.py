@@ -121,7 +121,7 @@ def test_what_the_program_writes_is_valid(made):
         assert result == "valid", fault
 
 
-@pytest.mark.parametrize("path", sorted(FILES.glob("*.json*")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(FILES.rglob("*.json*")), ids=lambda path: path.name)
 def test_the_program_judges_damaged_files_as_jsonschema_does(room, path):
     kind = path.name.split(".")[0].split("-")[0]
     lined = kind in ("history", "journal")
@@ -222,13 +222,13 @@ def test_text_fits_and_markdown_is_a_table(room):
 
 
 def test_a_pack_may_not_take_the_name_of_a_variant(room):
-    manifest = json.loads((FILES / "pack-toy.json").read_text())
+    manifest = json.loads((FILES / "packs/pack-toy.json").read_text())
     (result, fault), = results_of(room, [room.write("pack.json", {**manifest, "variant": "mma"})])
     assert result == "invalid" and "variant: the name 'mma' is taken by a variant that is built in" in fault
 
 
 def test_the_files_of_a_pack_are_those_of_its_manifest(room):
-    manifest = json.loads((SOURCE / "tests/cli/files/pack-toy.json").read_text())
+    manifest = json.loads((SOURCE / "tests/cli/files/packs/pack-toy.json").read_text())
     for name in manifest["files"]:
         room.write(name, f"the bytes of {name}")
     room.write("pack.json", manifest)

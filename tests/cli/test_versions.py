@@ -8,7 +8,7 @@ import pytest
 
 from conftest import SOURCE
 
-FILES = sorted((SOURCE / "tests/cli/files").glob("*.json*"))
+FILES = sorted((SOURCE / "tests/cli/files").rglob("*.json*"))
 TABLES = [path for path in FILES if path.name.startswith("table")]
 JOURNALS = [path for path in FILES if path.name.startswith("journal")]
 

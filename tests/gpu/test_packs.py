@@ -78,7 +78,7 @@ def test_kernels_with_the_parameters_of_servers_are_right_by_slot(tmp_path, serv
     (tmp_path / "config.json").write_text(json.dumps(MODEL))
     sets = [word for knob, values in VALUES.items() for word in ("--set", f"{knob}={','.join(map(str, values))}")]
     subprocess.run([sys.executable, "-B", SOURCE / "scripts/pack_triton.py", "-o", "pack", "--arch", arch(), "--from", server, "--kernel-file",
-                    SOURCE / f"tests/cli/files/served_{server}.py", "--top-k", "2", "--dtype", dtype, "--gemm", "up:768,256", "--gemm", "down:256,384", *sets], check=True, cwd=tmp_path)
+                    SOURCE / f"tests/cli/files/packs/served_{server}.py", "--top-k", "2", "--dtype", dtype, "--gemm", "up:768,256", "--gemm", "down:256,384", *sets], check=True, cwd=tmp_path)
     told = moetune("verify", *CELLS, "--tokens", "1", "--permute-x", "--by-slot", "--topk-weights", *cells, "--pack", "pack", "--variant",
                    f"{server}_moe", "--space", "all", cwd=tmp_path)
     assert f"{6 * CANDIDATES} of {6 * CANDIDATES} candidates right" in told.stdout
@@ -102,7 +102,7 @@ def test_a_kernel_of_ones_own_is_tuned_from_its_launch(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(MODEL))
     (tmp_path / "own.py").write_text(OWN)
     subprocess.run([sys.executable, "-B", "own.py"], check=True, cwd=tmp_path, env={
-        **os.environ, "MOETUNE_BINARY": BINARY, "PYTHONPATH": f"{SOURCE / 'scripts'}:{SOURCE / 'tests/cli/files'}"})
+        **os.environ, "MOETUNE_BINARY": BINARY, "PYTHONPATH": f"{SOURCE / 'scripts'}:{SOURCE / 'tests/cli/files/packs'}"})
     for entry in json.loads((tmp_path / "own.json").read_text())["entries"]:
         assert entry["candidates"] == {**entry["candidates"], "legal": 4, "measured": 4, "failed": 0}
         assert entry["candidate"]["variant"] == "grouped" and entry["verdict"]["ok"]
