@@ -23,12 +23,15 @@ inline std::optional<std::string_view> embedded_file(std::string_view path) {
   return std::nullopt;
 }
 
-/// The names of a folder's embedded files without their extension, sorted: "quick" of "configs/spaces/quick.json".
+/// The names of the embedded files in a folder and below it, without folder and extension, in the order of their paths:
+/// "quick" of "configs/spaces/quick.json".
 inline std::vector<std::string> embedded_names(std::string_view folder) {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_files())
-    if (file.path.starts_with(folder))
-      names.emplace_back(file.path.substr(folder.size(), file.path.rfind('.') - folder.size()));
+    if (file.path.starts_with(folder)) {
+      const size_t begin = file.path.rfind('/') + 1;
+      names.emplace_back(file.path.substr(begin, file.path.rfind('.') - begin));
+    }
   return names;
 }
 

@@ -19,8 +19,9 @@ TEST(Embedded, HoldsEveryByteOfItsFiles) {
 }
 TEST(Embedded, HoldsEveryModelRoutingSuiteCostAndSchema) {
   for (const char* folder : {"configs/models", "configs/routings", "configs/suites", "configs/cost", "configs/schema"})
-    for (const auto& entry : std::filesystem::directory_iterator(kRoot / folder))
-      EXPECT_TRUE(embedded_file(std::string(folder) + "/" + entry.path().filename().string())) << entry.path();
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(kRoot / folder))
+      EXPECT_TRUE(entry.is_directory() || embedded_file(std::filesystem::relative(entry.path(), kRoot).string()))
+          << entry.path();
 }
 TEST(Embedded, IsSortedByPath) {
   const auto files = embedded_files();

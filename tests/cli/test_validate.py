@@ -109,7 +109,7 @@ def test_every_kind_has_a_schema_and_is_listed(room):
 
 def test_show_prints_models_and_others_too(room):
     assert room.ok("list", "models", "--show", "mixtral-8x7b").stdout == (
-        SOURCE / "configs/models/mixtral-8x7b.json").read_text(encoding="utf-8")
+        SOURCE / "configs/models/mixtral/mixtral-8x7b.json").read_text(encoding="utf-8")
     assert "did you mean 'table'?" in room.error(2, "list", "schemas", "--show", "tabel")
     assert "--show: variants are not kept in files" in room.error(2, "list", "variants", "--show", "mma")
 
@@ -158,8 +158,8 @@ def test_what_was_once_called_valid(room):
 
 
 def test_all_configs_are_valid(room):
-    folders = ("models", "routings", "spaces", "suites", "cost", "tuned")
-    files = [path for folder in folders for path in sorted((SOURCE / "configs" / folder).glob("*.json"))]
+    folders = ("models", "models/*", "routings", "spaces", "suites", "cost", "tuned")
+    files = [path for folder in folders for path in sorted((SOURCE / "configs").glob(f"{folder}/*.json"))]
     assert len(files) > 40
     result = room.ok("validate", *files)
     assert f"{len(files)} of {len(files)} files valid." in result.stdout

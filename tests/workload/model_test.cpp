@@ -76,7 +76,7 @@ TEST(FindModel, ReadsAConfigOrItsFolder) {
 }
 TEST(FindModel, ReadsFilesOfModelsToo) {
   const TemporaryFolder folder;
-  const fs::path path = folder.write("other.json", *embedded_file("configs/models/mixtral-8x7b.json"));
+  const fs::path path = folder.write("other.json", *embedded_file("configs/models/mixtral/mixtral-8x7b.json"));
   EXPECT_EQ(find_model(path.string()), find_model("mixtral-8x7b"));
   EXPECT_EQ(error_of([&] { find_model(folder.write("space.json", R"({"schema": "moetune.space/1"})").string()); }).what,
             (folder.path() / "space.json").string() + ": its schema is 'moetune.space/1', expected 'moetune.model/1'");

@@ -153,9 +153,10 @@ void show(const Lister& lister, const std::string& name) {
     throw request_error(fmt::format("--show: {} are not kept in files", lister.what),
                         fmt::format("it prints one of the {}", fmt::join(shown, ", ")));
   }
-  const auto text = embedded_file(fmt::format("{}{}.json", lister.folder, name));
-  if (!text) throw unknown_word("name", name, embedded_names(lister.folder));
-  print(*text);
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path.starts_with(lister.folder) && file.path.ends_with(fmt::format("/{}.json", name)))
+      return print(file.text);
+  throw unknown_word("name", name, embedded_names(lister.folder));
 }
 
 std::string cell_text(const Json& value);
