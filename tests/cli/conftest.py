@@ -71,10 +71,6 @@ def rule_pick(table, asked, tokens, skew=None):
     return min((cell for cell in cells if cell["asked"] == asked), key=rank)
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "timing: judges times, so that nothing else may run beside it")
-
-
 def pytest_collection_modifyitems(items):
     """Keeps one hand of the tests, where MOETUNE_TEST_HAND says which of how many ("0/4")."""
     hand, _, hands = os.environ.get("MOETUNE_TEST_HAND", "0/1").partition("/")
@@ -191,6 +187,18 @@ def h200_device():
     """The device of a table that was tuned on an H200."""
     path = SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json"
     return json.loads(path.read_text(encoding="utf-8"))["device"]
+
+
+def made_pack(room, name="toy", **changes):
+    """A folder with the pack of the tests: five candidates of six were compiled."""
+    folder = room.path / name
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = json.loads((SOURCE / "tests/cli/files/packs/pack-toy.json").read_text())
+    for file in manifest["files"]:
+        (folder / file).write_text(f"the bytes of {file}")
+    manifest.update(changes)
+    (folder / "pack.json").write_text(json.dumps(manifest))
+    return name
 
 
 def worker_of(pid):

@@ -50,7 +50,7 @@ def test_the_launches_that_are_described_compute_every_row(room, knobs, m_sizes)
 def interpret(room, *words):
     if not interprets:
         pytest.skip("Triton's interpreter needs numpy below 2.4")
-    result = subprocess.run([PYTHON, "-B", SOURCE / "tests/cli/interpret_triton.py", *map(str, words)], capture_output=True, text=True,
+    result = subprocess.run([PYTHON, "-B", SOURCE / "tests/cli/packs/interpret_triton.py", *map(str, words)], capture_output=True, text=True,
                             env={**room.env, "TRITON_INTERPRET": "1"})
     assert result.stdout == "right\n", result.stdout + result.stderr
 

@@ -8,7 +8,7 @@ import sys
 import numpy
 import torch
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 N, K, PROCESSORS, UNWRITTEN = 48, 96, 3, -1000.0
 TYPES = {"fp16": torch.float16, "fp8": torch.float8_e4m3fn, "bf16": torch.bfloat16, "int8": torch.int8}
 

@@ -15,8 +15,7 @@ import xml.etree.ElementTree
 import pytest
 import yaml
 
-from conftest import BINARY, CPU, FEW, LAYER, PLANTED, SOURCE, validate, wait_until_gone
-from test_packs import made_pack
+from conftest import BINARY, CPU, FEW, LAYER, PLANTED, SOURCE, made_pack, validate, wait_until_gone
 from test_readme import require_names, require_options
 
 LARGER = [*CPU, "--experts", "4", "--top-k", "2", "--n", "256", "--k", "256", "--set", "threads=1", *FEW]

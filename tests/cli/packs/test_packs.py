@@ -3,26 +3,9 @@ import json
 
 import pytest
 
-from conftest import LAYER, SOURCE, Room, h200_device, validate
+from conftest import LAYER, SOURCE, h200_device, made_pack, validate
 
 ARCH = ["--device", "arch:sm_90a", *LAYER, "--tokens", "8"]
-
-
-@pytest.fixture
-def room(tmp_path):
-    return Room(tmp_path)
-
-
-def made_pack(room, name="toy", **changes):
-    """A folder with the pack of the tests: five candidates of six were compiled."""
-    folder = room.path / name
-    folder.mkdir(parents=True, exist_ok=True)
-    manifest = json.loads((SOURCE / "tests/cli/files/packs/pack-toy.json").read_text())
-    for file in manifest["files"]:
-        (folder / file).write_text(f"the bytes of {file}")
-    manifest.update(changes)
-    (folder / "pack.json").write_text(json.dumps(manifest))
-    return name
 
 
 def test_list_tells_the_variant_and_its_knobs(room):

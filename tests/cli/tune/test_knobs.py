@@ -1,10 +1,11 @@
 """scripts/knobs: what each value of a knob is worth in recorded journals."""
 import json
 import lzma
-import pathlib
 import subprocess
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/knobs"
+from conftest import SOURCE
+
+SCRIPT = SOURCE / "scripts/knobs"
 
 
 def knobs(*arguments):
