@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the house of src/: a core whose files include their own room and lower floors only, and wings, which include
-the core and which cli alone includes. kernels/ meets the host through its headers (.h) alone. A folder holds at most
-two dozen files. Prints each breach as file:line and exits 1 if there is one."""
+the core and which cli alone includes. kernels/ meets the host through its headers (.h) alone. No folder of the
+repository holds over two dozen files. Prints each breach as file:line and exits 1 if there is one."""
 import pathlib
 import re
 import sys
@@ -36,17 +36,21 @@ for path in sorted((root / "src").rglob("*")):
         where = f"{path.relative_to(root)}:{number}"
         if kind == '"' and target == "kernels" and not name.endswith(".h"):
             breaches.append(f"{where}: device code; the host reads headers (.h) of kernels/ only")
+        elif kind == '"' and (root / "kernels" / name).exists():
+            breaches.append(f"{where}: includes {name}: name the folder, kernels/{name}")
         elif kind == '"' and target in FLOORS and target != room and FLOORS[target] >= FLOORS[room]:
             breaches.append(f"{where}: {room} (floor {FLOORS[room]}) includes {name} (floor {FLOORS[target]})")
 
-for path in sorted((root / "kernels").iterdir()):
+for path in sorted(filter(pathlib.Path.is_file, (root / "kernels").rglob("*"))):
     for number, kind, name in includes(path):
         if kind == "<" or not (root / "kernels" / name).exists():
             breaches.append(f"{path.relative_to(root)}:{number}: includes {name}, which is outside kernels/")
 
-for folder in filter(pathlib.Path.is_dir, (root / "src").rglob("*")):
-    if (count := sum(path.is_file() for path in folder.iterdir())) > FOLDER_FILES:
-        breaches.append(f"{folder.relative_to(root)}: {count} files; a folder holds at most {FOLDER_FILES}: make rooms")
+for top in ("configs", "kernels", "scripts", "src", "tests"):
+    for folder in filter(pathlib.Path.is_dir, [root / top, *(root / top).rglob("*")]):
+        count = sum(path.is_file() for path in folder.iterdir())
+        if count > FOLDER_FILES and folder.name != "__pycache__":
+            breaches.append(f"{folder.relative_to(root)}: {count} files; a folder holds at most {FOLDER_FILES}: make rooms")
 
 print("\n".join(breaches) or f"layers: {len(FLOORS) - 1} rooms keep to their floors")
 sys.exit(1 if breaches else 0)

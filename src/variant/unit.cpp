@@ -62,7 +62,7 @@ std::string result_function(const Product& product) {
 }  // namespace
 
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan) {
-  std::string unit = fmt::format("#include \"{}.cuh\"\n\nstruct Config : moetune::PlainConfig {{\n", text.variant);
+  std::string unit = fmt::format("#include \"{0}/{0}.cuh\"\n\nstruct Config : moetune::PlainConfig {{\n", text.variant);
   const Product product = before_last_pass(product_of(shape));
   unit += fmt::format("  using X = {};\n", operand_type(product.a.type, 'X'));
   unit += fmt::format("  using W = {};\n", operand_type(product.b.type, 'W'));

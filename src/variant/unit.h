@@ -11,7 +11,7 @@ namespace moetune {
 
 /// What differs between the units of the variants.
 struct UnitText {
-  std::string_view variant;                                     // includes <variant>.cuh
+  std::string_view variant;                                     // includes <variant>/<variant>.cuh
   std::string_view knobs_type;                                  // "MmaKnobs", of the header that both compilers read
   std::string knobs;                                            // its initialiser
   std::vector<std::pair<std::string_view, int64_t>> constants;  // of Config, beside those of all variants

@@ -1,5 +1,5 @@
 // A variant is a kernel family: an object that knows its knobs, what is legal, and how a candidate is launched. The
-// twin of device code is kernels/<name>.cuh; the catalog (catalog.h) lists the variants of a run.
+// twin of device code is kernels/<name>/<name>.cuh; the catalog (catalog.h) lists the variants of a run.
 #pragma once
 #include <cstdint>
 #include <functional>

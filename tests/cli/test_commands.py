@@ -1,14 +1,14 @@
 """bench, verify, check, lookup, compile, export, merge, list and doctor on the cpu."""
 import json
-import os
 import re
 import shlex
+import shutil
 import time
 import xml.etree.ElementTree
 
 import pytest
 
-from conftest import CANDIDATE, CPU, FEW, LAYER, TINY, validate
+from conftest import CANDIDATE, CPU, FEW, LAYER, SOURCE, TINY, validate
 
 
 def document(kind, room, *arguments, code=0):
@@ -372,12 +372,9 @@ def test_compile_tells_registers_and_writes_cubins(room):
 def test_compile_of_a_broken_kernel_is_exit_1(room):
     if not has_compiler(room):
         pytest.skip("no NVRTC here")
-    (room.path / "kernels").mkdir()
-    source = os.path.join(os.path.dirname(__file__), "../../kernels")
-    for name in os.listdir(source):
-        with open(os.path.join(source, name), encoding="utf-8") as file:
-            text = file.read()
-        (room.path / "kernels" / name).write_text(text + ("\nthis is no C++\n" if name == "simt.cuh" else ""))
+    shutil.copytree(SOURCE / "kernels", room.path / "kernels")
+    with open(room.path / "kernels/simt/simt.cuh", "a", encoding="utf-8") as file:
+        file.write("\nthis is no C++\n")
     result = room.run("compile", *LAYER, "--candidate", "simt block_m=16 block_n=64 block_k=16", "--kernels", "kernels")
     assert result.returncode == 1
     assert "compile_error" in result.stdout

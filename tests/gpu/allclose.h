@@ -7,7 +7,7 @@ namespace moetune {
 
 // Elements outside |got - want| <= absolute + relative * |want|, and those of them that are more than an ulp of the
 // element type off; `want` is the rounded reference. Results are unweighted.
-inline constexpr const char* kAllclose = R"(#include "compare.cuh"
+inline constexpr const char* kAllclose = R"(#include "service/compare.cuh"
 
 using Element = moetune::bf16;
 

@@ -6,8 +6,8 @@
 
 #include "built_in.h"
 #include "h200.h"
-#include "kernels/mma_plan.h"
-#include "kernels/wgmma_plan.h"
+#include "kernels/mma/mma_plan.h"
+#include "kernels/wgmma/wgmma_plan.h"
 #include "variant/space/space.h"
 #include "variant/unit.h"
 #include "variant/variant.h"
@@ -506,7 +506,7 @@ TEST(Unit, IsReadableAndComplete) {
   shape.fusion.permute_x = true;
   const std::string unit = find_variant("mma").unit(
       parse_candidate("mma block_m=64 block_n=128 block_k=32 warps=4 stages=3 raster=n group=4"), shape);
-  EXPECT_EQ(unit, R"(#include "mma.cuh"
+  EXPECT_EQ(unit, R"(#include "mma/mma.cuh"
 
 struct Config : moetune::PlainConfig {
   using X = moetune::OperandType<moetune::bf16, moetune::NoScales, moetune::SameElement>;

@@ -1,11 +1,11 @@
-// Host twin of kernels/mma.cuh: what is legal, how it launches, its unit.
+// Host twin of kernels/mma/mma.cuh: what is legal, how it launches, its unit.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "kernels/args.h"
-#include "kernels/mma_plan.h"
+#include "kernels/mma/mma_plan.h"
 #include "kernels/scales.h"
 #include "variant/catalog.h"
 #include "variant/knob_list.h"

@@ -1,6 +1,6 @@
 // How long a launch of the mma variant should take. Not what is legal.
 #pragma once
-#include "kernels/mma_plan.h"
+#include "kernels/mma/mma_plan.h"
 #include "variant/cost.h"
 #include "variant/device.h"
 #include "workload/problem.h"

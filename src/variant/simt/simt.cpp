@@ -1,6 +1,6 @@
-// Host twin of kernels/simt.cuh.
+// Host twin of kernels/simt/simt.cuh.
 
-#include "kernels/simt_plan.h"
+#include "kernels/simt/simt_plan.h"
 #include "variant/catalog.h"
 #include "variant/knob_list.h"
 #include "variant/unit.h"

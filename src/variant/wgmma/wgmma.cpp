@@ -1,6 +1,6 @@
-// Host twin of kernels/wgmma.cuh: its knobs, how it launches, its unit.
+// Host twin of kernels/wgmma/wgmma.cuh: its knobs, how it launches, its unit.
 #include "variant/wgmma/wgmma.h"
-#include "kernels/wgmma_plan.h"
+#include "kernels/wgmma/wgmma_plan.h"
 #include "variant/catalog.h"
 #include "variant/knob_list.h"
 #include "variant/unit.h"

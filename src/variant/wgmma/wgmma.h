@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/wgmma_rules.h"
+#include "kernels/wgmma/wgmma_rules.h"
 #include "variant/cost.h"
 #include "variant/device.h"
 #include "workload/problem.h"

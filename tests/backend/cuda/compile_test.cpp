@@ -510,7 +510,7 @@ TEST(Plants, AllCompile) {
 }
 
 TEST(Plants, ASentenceMustStandThereOnce) {
-  const Plant plant{"of this test", "mma", "mma.cuh", "once", "twice"};
+  const Plant plant{"of this test", "mma", "mma/mma.cuh", "once", "twice"};
   EXPECT_EQ(with_plant("not once", plant), "not twice");
   EXPECT_THROW(with_plant("never", plant), std::runtime_error);
   EXPECT_THROW(with_plant("once more than once", plant), std::runtime_error);

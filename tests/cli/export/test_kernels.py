@@ -673,7 +673,7 @@ def test_a_table_is_exported_with_what_it_takes_to_launch_it(room, callers):
     for kernel in manifest["kernels"]:
         assert (folder / kernel["source"]).exists()
         assert (folder / f"{kernel['name']}.sm_90a.cubin").read_bytes().startswith(b"\x7fELF")
-    for name in ("include/moetune.h", "lib/libmoetune.so", "lib/cmake/moetune/moetuneConfig.cmake", "moetune_kernels.py", "kernels/wgmma.cuh", "README.md"):
+    for name in ("include/moetune.h", "lib/libmoetune.so", "lib/cmake/moetune/moetuneConfig.cmake", "moetune_kernels.py", "kernels/wgmma/wgmma.cuh", "README.md"):
         assert (folder / name).exists()
     cell = manifest["cells"][0]
     out, _ = callers.run(folder, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])

@@ -103,12 +103,12 @@ KernelSources kernel_sources(const std::string& folder) {
   }
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) throw request_error(fmt::format("{}: no such folder of kernels", folder));
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (entry.path().extension() == ".cuh" || entry.path().extension() == ".h")
-      sources.emplace(entry.path().filename().string(), read_text(entry.path()));
-  if (!sources.contains("args.h"))
+  if (!fs::exists(fs::path(folder) / "args.h", ignored))
     throw request_error(fmt::format("{}: args.h is missing", folder),
                         "--kernels takes a folder like kernels/ of the sources");
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
+    if (entry.path().extension() == ".cuh" || entry.path().extension() == ".h")
+      sources.emplace(entry.path().lexically_relative(folder).generic_string(), read_text(entry.path()));
   return sources;
 }
 

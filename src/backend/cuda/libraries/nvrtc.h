@@ -6,7 +6,7 @@
 
 namespace moetune {
 
-/// Device sources by file name ("args.h"), as #include finds them.
+/// Device sources by path in kernels/ ("args.h", "mma/mma.cuh"), as #include names them.
 using KernelSources = std::map<std::string, std::string>;
 
 struct NvrtcResult {

@@ -23,7 +23,7 @@ unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::clamp<int6
 }  // namespace
 
 std::string finish_unit(Dtype dtype) {
-  return fmt::format("#include \"finish.cuh\"\n\nusing Element = moetune::{};\n", name(dtype)) + R"(
+  return fmt::format("#include \"service/finish.cuh\"\n\nusing Element = moetune::{};\n", name(dtype)) + R"(
 extern "C" __global__ void invert(int* row_of, const int* slots, int rows) { moetune::invert(row_of, slots, rows); }
 extern "C" __global__ void sum_slots(Element* out, const float* sums, const int* row_of, int tokens, int top_k, long long width) {
   if (width % 4 == 0)
@@ -46,7 +46,7 @@ extern "C" __global__ void weigh_rows(Element* out, float* gradient, const float
 }
 
 std::string route_unit() {
-  return R"(#include "route.cuh"
+  return R"(#include "service/route.cuh"
 
 extern "C" __global__ void __launch_bounds__(1024)
 route_int32(int* m_sizes, int* gather_indices, const int* ids, int slots, int first_expert, int rows) {
@@ -70,8 +70,8 @@ extern "C" __global__ void dequantise(float* out, const Element* in, const int* 
   moetune::dequantise(out, in, from, scales, zeros, first, rows, width, row_block, column_block, row_stride, column_stride);
 }
 )";
-  if (bits(dtype) == 4) return "#include \"operands.cuh\"\n\nusing Element = moetune::nibbles;\n" + fill;
-  return "#include \"operands.cuh\"\n#include \"compare.cuh\"\n" + finish_unit(dtype) + fill + R"(
+  if (bits(dtype) == 4) return "#include \"service/operands.cuh\"\n\nusing Element = moetune::nibbles;\n" + fill;
+  return "#include \"service/operands.cuh\"\n#include \"service/compare.cuh\"\n" + finish_unit(dtype) + fill + R"(
 extern "C" __global__ void fill_weights(moetune::fp32* out, unsigned long long count, unsigned long long base, int values) {
   moetune::fill(out, count, base, values);
 }

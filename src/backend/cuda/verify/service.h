@@ -12,7 +12,7 @@
 
 namespace moetune {
 
-/// Twin of Comparison in kernels/compare.cuh.
+/// Twin of Comparison in kernels/service/compare.cuh.
 struct ComparisonCounts {
   unsigned long long mismatches = 0;
   unsigned long long first = ~0ull;
@@ -22,14 +22,14 @@ struct ComparisonCounts {
   unsigned padding = 0;
 };
 
-/// Twin of RowWeights in kernels/compare.cuh.
+/// Twin of RowWeights in kernels/service/compare.cuh.
 struct RowWeights {
   const float* weights = nullptr;
   const int* slots = nullptr;
   bool rounded = false;
 };
 
-/// Rows [rows, width] to move; see kernels/operands.cuh. Null: no map, no weights.
+/// Rows [rows, width] to move; see kernels/service/operands.cuh. Null: no map, no weights.
 struct RowMove {
   void* out = nullptr;       // elements of the service's dtype
   const void* in = nullptr;  // the same, or fp32
@@ -41,8 +41,8 @@ struct RowMove {
   int64_t width = 0;
 };
 
-/// Rows of sums [rows, n] in expert order that get bias, activation and weights; see kernels/finish.cuh. With scales
-/// they get an activation alone and are quantised, and sums are of the service's dtype.
+/// Rows of sums [rows, n] in expert order that get bias, activation and weights; see kernels/service/finish.cuh. With
+/// scales they get an activation alone and are quantised, and sums are of the service's dtype.
 struct FinishedRows {
   void* out = nullptr;         // elements of the service's dtype, or fp32 with to_fp32, or fp8 with scales
   void* h = nullptr;           // [rows, n] elements as those of `out`: sums with their bias; or null
@@ -60,7 +60,7 @@ struct FinishedRows {
   int64_t n = 0;
 };
 
-/// Rows [rows, width] that are weighted beside the gradient of their weights; see kernels/finish.cuh.
+/// Rows [rows, width] that are weighted beside the gradient of their weights; see kernels/service/finish.cuh.
 struct WeighedRows {
   void* out = nullptr;        // elements of the service's dtype
   float* gradient = nullptr;  // [slots]
@@ -72,7 +72,7 @@ struct WeighedRows {
   int64_t width = 0;
 };
 
-/// Rows that become gradients of gate and up; see kernels/finish.cuh. Null: no weights, no gradient of theirs.
+/// Rows that become gradients of gate and up; see kernels/service/finish.cuh. Null: no weights, no gradient of theirs.
 struct GateRows {
   void* dh = nullptr;  // [rows, 2 width] elements of the service's dtype, or fp32 with to_fp32
   void* x = nullptr;   // [rows, width], the same
@@ -113,7 +113,8 @@ struct DequantisedRows {
 
 /// The text of the service kernels of one dtype; it includes that of finish_unit.
 std::string service_unit(Dtype dtype);
-/// Kernels of the last pass, kernels/finish.cuh, alone; and those that sort rows by expert, kernels/route.cuh.
+/// Kernels of the last pass, kernels/service/finish.cuh, alone; and those that sort rows by expert,
+/// kernels/service/route.cuh.
 std::string finish_unit(Dtype dtype);
 std::string route_unit();
 
@@ -129,7 +130,7 @@ class Service {
   /// Fills scales of the service's dtype as scale_value says; `seed` is scale_seed's.
   void fill_scales(void* out, int64_t count, Values values, bool of_int8, uint64_t seed, cudaStream_t stream) const;
   void place_scales(const PlacedScales& scales, cudaStream_t stream) const;
-  /// Rows of elements times their scales, in fp32; see kernels/operands.cuh.
+  /// Rows of elements times their scales, in fp32; see kernels/service/operands.cuh.
   void dequantise(const DequantisedRows& rows, cudaStream_t stream) const;
   /// Between expert order and the layer's order, weighted or not.
   void move_rows(const RowMove& move, cudaStream_t stream) const;

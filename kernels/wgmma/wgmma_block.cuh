@@ -1,0 +1,153 @@
+// What all roles of a wgmma block see: the constants of its Config, its shared memory, and positions in its rings.
+#pragma once
+#include "epilogue.cuh"
+#include "tile_pieces.cuh"
+#include "wgmma/hopper_ptx.cuh"
+#include "wgmma/last_round.cuh"
+#include "wgmma/wgmma_rules.h"
+
+namespace moetune {
+
+// A position in the ring of stages: which one, and the parity of its phase.
+template <int count>
+struct RingPosition {
+  int index = 0;
+  unsigned parity = 0;
+  __forceinline__ void advance(int steps = 1) {
+    index += steps;
+    if (steps == 1) {
+      if (index == count) index = 0, parity ^= 1;
+    } else {
+      const int rounds = index / count;
+      index -= rounds * count;
+      parity ^= rounds & 1;
+    }
+  }
+};
+
+// The same for the slots of tiles: one number, because registers are few.
+template <int count>
+struct SlotPosition {
+  static_assert((count & (count - 1)) == 0, "the number of tile slots is a power of two");
+  unsigned taken = 0;  // tiles so far
+  __forceinline__ int index() const { return taken % count; }
+  __forceinline__ unsigned parity() const { return taken / count % 2; }
+};
+
+// Named barriers: from kTurnBarrier one for each consumer's turn with ping-pong, from kWarpgroupBarrier one for each
+// warpgroup, from kTileBarrier one for each set of warpgroups that share tiles.
+constexpr int kTurnBarrier = 2, kWarpgroupBarrier = 8, kTileBarrier = 12;
+
+__forceinline__ void warpgroup_sync() { named_sync(kWarpgroupBarrier + threadIdx.x / 128, 128); }
+
+template <class Config>
+struct WgmmaBlock : Config {
+  using typename Config::X, typename Config::W, typename Config::Function;
+  using Element = typename X::Stage;
+  using Result = typename Function::Result;
+  static constexpr WgmmaKnobs knobs = Config::knobs;
+  static constexpr WgmmaProblem problem = {.permutes_x = gathers_rows(Config::x_rows, Config::w_rows, Config::x_across),
+                                           .looks_up_rows = Config::y_rows != RowOrder::in_place || Function::weighs,
+                                           .w_across = Config::w_across,
+                                           .sums_rows = Config::x_across,
+                                           .stores_sums = sizeof(Result) == sizeof(float),
+                                           .experts = Config::experts,
+                                           .joins = Function::joins,
+                                           .element_bytes = sizeof(Element),
+                                           .weight_bytes = sizeof(typename Function::Weight),
+                                           .x_scale_bytes = X::Scales::stage_bytes(knobs.block_m, knobs.block_k),
+                                           .w_scale_bytes = W::Scales::stage_bytes(knobs.block_n, knobs.block_k, Function::joins),
+                                           .promotes = Config::AfterStage::restarts,
+                                           .quantises = sizeof(Result) == 1};
+  static_assert(broken_rule(knobs, problem) == WgmmaRule::none, "the knobs go together");
+  static_assert(!Config::x_across || Config::w_across, "where rows of X are steps along k, those of W are too");
+  static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
+  static constexpr Staging staging_shape = moetune::staging(knobs, Function::joins);
+
+  static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
+  static constexpr int stages = knobs.stages, consumers = knobs.consumers, experts = Config::experts;
+  static constexpr bool swapped = knobs.swap, alternates = pingpong(knobs), dynamic = knobs.tiles == TileOrder::dynamic;
+  static constexpr bool x_by_rows = !knobs.tma_x, w_by_rows = !knobs.tma_w;  // with cp.async, by four warps
+  static constexpr bool has_scales = problem.x_scale_bytes > 0;
+  static constexpr bool scales_by_warp = has_scales && !copies_rows(knobs);  // of the producer, that does nothing else
+  static constexpr bool by_rows = copies_rows(knobs), by_boxes = knobs.tma_x || knobs.tma_w;
+  static constexpr int cluster_m = knobs.cluster == Cluster::m ? 2 : 1, cluster_n = knobs.cluster == Cluster::n ? 2 : 1;
+  static constexpr int cluster = cluster_m * cluster_n;
+  // Rows of Y are looked up where they are scattered or weighted.
+  static constexpr bool scatters = problem.looks_up_rows, weighs = Function::weighs;
+  static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x && !gathers_first;
+  static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // each row is a step along k
+  static constexpr bool stores_sums = problem.stores_sums, quantises = problem.quantises;
+  static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, X and W are across
+  static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
+  static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
+
+  static constexpr int element_bytes = sizeof(Element);
+  static constexpr int groups = moetune::groups(knobs);  // of kGroupRows on wgmma's M side, of a warpgroup
+  static constexpr int height = m_side(knobs), width = n_side(knobs), part_width = part_side(knobs, quantises);
+  // Elements of X and W in a row of the swizzle, in 16 bytes, and along k in one wgmma.
+  static constexpr int row_columns = swizzle_columns(problem), chunk = 16 / element_bytes;
+  static constexpr int k_step = 32 / element_bytes;
+  static constexpr int halves = block_k / row_columns;  // of a stage: row_columns each
+  static constexpr int row_bytes = kSwizzleBytes;
+  static constexpr int threads = 128 * (1 + consumers);
+
+  static_assert(!stores_sums || (!weighs && Function::joins == 1), "sums are stored as they are");
+  static_assert(sizeof(typename W::Stage) == sizeof(Element), "wgmma multiplies elements of one size");
+  static_assert(!Config::accumulates || sums_rows, "only sums over rows are added to Y");
+
+  using Tile = typename TileTypes<shares, pointers, keeps_x(knobs), sums_rows>::type;
+  using Cut = typename Choice<knobs.split == 1, WholeTiles,
+                              typename Choice<shares, SharedLastRound, TilePieces<knobs.split>>::type>::type;
+  using Order = typename Choice<mixed, ExpertsFromBothEnds, ExpertsInOrder>::type;
+  using GridOrder = typename Choice<mixed, GridFromBothEnds, GridByRows>::type;
+  using Scheduler =
+      typename Choice<sums_rows, GridScheduler<Config, Cut, GridOrder, cluster_m, cluster_n>,
+                      moetune::Scheduler<Config, Cut, Order, cluster_m, cluster_n, swapped ? 8 : 0>>::type;
+  static constexpr int tile_slots = moetune::tile_slots(knobs, sums_rows);
+  using Slot = SlotPosition<tile_slots>;
+  using Stage = RingPosition<stages>;
+  using Sums = float[groups][width / 2];
+  static constexpr int sum_sets = Config::AfterStage::restarts ? knobs.in_flight + 1 : groups;  // of registers of wgmma
+  static_assert(layout.scheduler % alignof(Aligned<typename Scheduler::State>) == 0, "the scheduler is copied aligned");
+
+  const Args& args;
+  char* memory;  // the block's shared memory
+
+  template <class T>
+  __forceinline__ T* at(int offset) const {
+    return reinterpret_cast<T*>(memory + offset);
+  }
+  __forceinline__ unsigned barrier(int offset, int index) const { return shared_address(at<Barrier>(offset) + index); }
+  __forceinline__ unsigned full(int stage) const { return barrier(layout.full, stage); }
+  __forceinline__ unsigned empty(int stage) const { return barrier(layout.empty, stage); }
+  __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
+  __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
+  // The scales of a stage.
+  __forceinline__ char* x_scales(int stage) const { return memory + layout.x_scales + stage * problem.x_scale_bytes; }
+  __forceinline__ char* w_scales(int stage) const { return memory + layout.w_scales + stage * problem.w_scale_bytes; }
+  __forceinline__ int* m_sizes() const { return at<int>(layout.m_sizes); }
+  __forceinline__ auto& scheduler() const { return *at<Aligned<typename Scheduler::State>>(layout.scheduler); }
+  __forceinline__ Cut cut() const { return Cut(at<LastRound>(layout.last_round)); }
+  __forceinline__ Steps steps_of(const Tile& tile) const {
+    return Cut::steps_of(tile, Scheduler::depth_of(args, tile));
+  }
+  // Position in the cluster.
+  static __forceinline__ int rank() { return cluster == 1 ? 0 : cluster_rank(); }
+};
+
+// What the roles of a consumer know of their warpgroup.
+template <class Block>
+struct WgmmaWarpgroup {
+  const Block& block;
+  const int consumer = __shfl_sync(~0u, threadIdx.x / 128, 0) - 1;           // of the block's
+  const int first_group = Block::alternates ? 0 : consumer * Block::groups;  // of wgmma's M side, in the tile
+
+  // Its staging buffers.
+  __forceinline__ auto& staging() const {
+    constexpr Staging shape = Block::staging_shape;
+    return block.template at<typename Block::Result[shape.buffers * shape.buffer]>(Block::layout.staging)[consumer];
+  }
+};
+
+}  // namespace moetune
