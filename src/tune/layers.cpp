@@ -25,6 +25,7 @@ struct Bench {
   const ContestListener& listener;
   const std::atomic<bool>& stop;
   const Entry &up, &down;
+  const TunedLayer* known;  // whose pair is measured again; null: the fastest is searched
   Problem up_problem = make_problem(up.cell), down_problem = make_problem(down.cell);
 
   void note(const std::string& text) const {
@@ -110,7 +111,10 @@ std::optional<TunedLayer> decide(const Bench& bench, const Contender& winners, c
 }
 
 std::optional<TunedLayer> measure(const Bench& bench) {
-  std::vector<Candidate> ups = bench.request.contenders({&bench.up}), downs = bench.request.contenders({&bench.down});
+  const auto tried = [&](const Entry& entry) {
+    return bench.known ? std::vector{entry.candidate} : bench.request.contenders({&entry});
+  };
+  std::vector<Candidate> ups = tried(bench.up), downs = tried(bench.down);
   std::vector<Contender> pairs;  // the winners first
   for (const Candidate& up : ups)
     for (const Candidate& down : downs) pairs.push_back(pair_of(up, down));
@@ -122,18 +126,24 @@ std::optional<TunedLayer> measure(const Bench& bench) {
     rivals.emplace_back("default", pair_of(ups.back(), downs.back()));
     if (std::ranges::find(pairs, rivals[0].second) == pairs.end()) pairs.push_back(rivals[0].second);
   }
+  if (bench.known) {
+    ups.push_back(bench.known->up_candidate), downs.push_back(bench.known->down_candidate);
+    pairs = {pair_of(ups.back(), downs.back())};
+    if (pairs[0] != winners) rivals.emplace(rivals.begin(), "winners", winners);
+  }
+  const Contender first = pairs[0];
   for (const std::string& name : bench.backend.baselines(bench.up.cell.shape.layer))
     rivals.emplace_back(name, Contender{.baseline = name, .candidate = {}});
   if (bench.listener.begins) bench.listener.begins(bench.up.cell, pairs.size());
   bench.backend.compile(bench.up.cell.shape, ups);
   bench.backend.compile(bench.down.cell.shape, downs);
   bench.backend.load_layer(bench.up_problem, bench.down_problem);
-  if (!bench.runs(winners)) return std::nullopt;
+  if (!bench.runs(first)) return std::nullopt;
   const Contender best = fastest(bench, pairs);
   std::erase_if(rivals, [&](const auto& rival) {
-    return rival.second != winners && rival.second != best && !bench.runs(rival.second);
+    return rival.second != first && rival.second != best && !bench.runs(rival.second);
   });
-  return decide(bench, winners, best, std::move(rivals));
+  return decide(bench, first, best, std::move(rivals));
 }
 
 }  // namespace
@@ -160,7 +170,10 @@ std::vector<TunedLayer> measure_layers(const TunedTable& table, Backend& backend
   std::erase_if(won, [](const Entry* entry) { return !entry->skipped.empty(); });
   std::vector<TunedLayer> layers;
   for (const auto& [up, down] : layers_among(mapped(won, &Entry::cell))) {
-    const Bench bench{backend, request, listener, stop, *won[up], *won[down]};
+    const auto same = [&](const TunedLayer& one) { return one.up == won[up]->cell && one.down == won[down]->cell; };
+    const auto known = std::ranges::find_if(table.layers, same);
+    if (!request.contenders && known == table.layers.end()) continue;
+    const Bench bench{backend, request, listener, stop, *won[up], *won[down], request.contenders ? nullptr : &*known};
     if (std::chrono::steady_clock::now() >= request.end)
       bench.note("the time budget is spent: tune the layer with --append");
     else if (!stop)
@@ -168,7 +181,7 @@ std::vector<TunedLayer> measure_layers(const TunedTable& table, Backend& backend
         if (std::optional<TunedLayer> layer = measure(bench))
           layers.push_back(std::move(*layer));
         else if (!stop)
-          bench.note("no layer: the winners do not run one after the other");
+          bench.note("no layer: its kernels do not run one after the other");
       } catch (const OutOfMemory& error) {
         bench.note(fmt::format("no layer: out of memory: {}", error.what()));
       }

@@ -15,8 +15,9 @@ std::vector<Candidate> fastest_candidates(const Entry& entry, const JournalConte
 /// and bucket loss are not read. Every pair is verified as a chain and has a few rounds; the fastest of them then meets
 /// the pair of both winners, the defaults, the baselines and its own parts in interleaved rounds, and is the layer's
 /// pair if it surely beats that of the winners. A pair or a baseline that fails is left out with a note, as is a layer
-/// that does not fit into memory. Layers that `stop` or the end of the time leaves out are missing. Faults of the
-/// machine throw.
+/// that does not fit into memory. Without `request.contenders` only the table's layers are measured: the pair that
+/// each has, whatever is faster, beside the same rivals. Layers that `stop` or the end of the time leaves out are
+/// missing. Faults of the machine throw.
 std::vector<TunedLayer> measure_layers(const TunedTable& table, Backend& backend, const ContestRequest& request,
                                        const ContestListener& listener, const std::atomic<bool>& stop);
 

@@ -128,7 +128,7 @@ TEST(Layers, WinnersThatDoNotWaitMakeNoLayer) {
   };
   EXPECT_TRUE(pairing.run().empty());
   ASSERT_EQ(pairing.notes.size(), 2u);
-  EXPECT_NE(pairing.notes[1].find("no layer: the winners do not run one after the other"), std::string::npos);
+  EXPECT_NE(pairing.notes[1].find("no layer: its kernels do not run one after the other"), std::string::npos);
 }
 
 TEST(Layers, APairThatFailsTwiceIsLeftOut) {
@@ -151,6 +151,21 @@ TEST(Layers, ABaselineThatCannotRunIsLeftOut) {
   ASSERT_EQ(layers.size(), 1u);
   EXPECT_EQ(layers[0].rivals.size(), 1u);
   EXPECT_EQ(pairing.notes.size(), 1u);
+}
+
+TEST(Layers, WithoutContendersThePairsOfTheTableAreMeasuredAgain) {
+  Pairing pairing;
+  pairing.table.layers = pairing.run();
+  pairing.table.layers.at(0).down_candidate = kOtherDown;
+  pairing.request.contenders = {};
+  pairing.backend.script.together = faster_others;
+  const std::vector<TunedLayer> layers = pairing.run();
+  ASSERT_EQ(layers.size(), 1u);
+  EXPECT_EQ(layers[0].up_candidate, kUp);
+  EXPECT_EQ(layers[0].down_candidate, kOtherDown) << "though others are faster";
+  EXPECT_EQ(mapped(layers[0].rivals, &Rival::name), (std::vector<std::string>{"winners", "default", "loop"}));
+  pairing.table.layers.clear();
+  EXPECT_TRUE(pairing.run().empty());
 }
 
 TEST(Layers, OperandsAreMadeAnewForEachLook) {

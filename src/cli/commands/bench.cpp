@@ -2,8 +2,10 @@
 #include "cli/commands/command.h"
 #include "cli/signals.h"
 #include "cli/tables/bench_results.h"
+#include "cli/tables/choosing.h"
 #include "record/comparison.h"
-#include "tune/rounds.h"
+#include "record/layer.h"
+#include "tune/layers.h"
 #include "workload/product.h"
 
 namespace moetune {
@@ -107,6 +109,47 @@ std::vector<EntrantResult> bench_cell(CellWork work, const SearchSpace& usual, B
   return results;
 }
 
+// The cells as a table whose candidates are right here, with the layers to time: those that `tuned` has, and where
+// `all`, others as pairs of its winners, or without a table of defaults.
+TunedTable layers_to_time(const std::vector<EntrantResult>& results, const TunedTable& tuned, bool all,
+                          const DeviceInfo& device) {
+  TunedTable table;
+  table.device = device;
+  const auto right = [&](const Cell& cell, const Candidate& one) {
+    return std::ranges::any_of(results, [&](const EntrantResult& result) {
+      return result.status == Status::ok && result.cell == cell &&
+             result.entrant.contender == Contender{.baseline = "", .candidate = one};
+    });
+  };
+  for (const EntrantResult& result : results) {
+    const bool winner = has_role(result.entrant, "winner"), fallback = has_role(result.entrant, "default");
+    if (result.status != Status::ok || (!winner && !fallback)) continue;
+    if (table.entries.empty() || table.entries.back().cell != result.cell) {
+      const Routing routing = make_problem(result.cell).routing;
+      table.entries.emplace_back();
+      table.entries.back().cell = result.cell, table.entries.back().skipped = "its winner failed";
+      table.entries.back().m_sizes = routing.m_sizes, table.entries.back().figures = figures(routing);
+    }
+    Entry& entry = table.entries.back();
+    const Candidate& candidate = result.entrant.contender.candidate;
+    if (winner || tuned.entries.empty()) entry.candidate = candidate, entry.skipped.clear();
+    if (fallback) entry.rivals = {{.name = "default", .candidate = candidate}};
+  }
+  for (const auto& [up, down] : layers_among(mapped(table.entries, &Entry::cell))) {
+    const Entry &one = table.entries[up], &other = table.entries[down];
+    const auto same = [&](const TunedLayer& layer) { return layer.up == one.cell && layer.down == other.cell; };
+    const auto known = std::ranges::find_if(tuned.layers, same);
+    TunedLayer layer;
+    layer.up = one.cell, layer.up_candidate = one.candidate;
+    layer.down = other.cell, layer.down_candidate = other.candidate;
+    if (known != tuned.layers.end()) layer = *known;
+    if ((all || known != tuned.layers.end()) && right(layer.up, layer.up_candidate) &&
+        right(layer.down, layer.down_candidate))
+      table.layers.push_back(layer);
+  }
+  return table;
+}
+
 // The times of other libraries in this cell. They are of another run: no rounds pair with ours.
 void add_peers(const Peers& peers, std::vector<EntrantResult>& results) {
   if (results.empty()) return;
@@ -127,8 +170,9 @@ void add_peers(const Peers& peers, std::vector<EntrantResult>& results) {
 }
 
 // Standard output first: it needs no disk. `fault` is what ended the run before its last cell, or empty.
-void report(const std::vector<EntrantResult>& results, const std::string& cells, const std::string& fault,
-            const BenchOptions& options, const Catalog& catalog, const Invocation& invocation, Backend& backend) {
+void report(const std::vector<EntrantResult>& results, const TunedTable& layers, const std::string& cells,
+            const std::string& fault, const BenchOptions& options, const Catalog& catalog, const Invocation& invocation,
+            Backend& backend) {
   const Format format = parse_format(options.format, kFormats);
   Json json = {{"schema", "moetune.bench/1"},
                {"tool", tool_json(invocation.argv)},
@@ -138,6 +182,7 @@ void report(const std::vector<EntrantResult>& results, const std::string& cells,
                {"regime", options.regime},
                {"points", Json::array()}};
   for (const EntrantResult& result : results) json["points"].push_back(to_json(result));
+  if (!layers.layers.empty()) json["layers"] = json_list(layers.layers);
   if (Json steps = steps_json(cell_times(results)); !steps.empty()) json["training_steps"] = std::move(steps);
   for (const Comparison& one : comparisons(results)) json["comparisons"].push_back(to_json(one));
   if (!fault.empty()) json["fault"] = fault;
@@ -145,9 +190,9 @@ void report(const std::vector<EntrantResult>& results, const std::string& cells,
   std::string written;
   write_outputs({[&] {
                    if (format == Format::json) print(pretty_json(json));
-                   if (format == Format::csv) print(bench_csv(results));
+                   if (format == Format::csv) print(bench_csv(results, layers));
                    if (format == Format::text || format == Format::markdown)
-                     print(bench_text(results, style_of(format, invocation.terminal, options.verbose)));
+                     print(bench_text(results, style_of(format, invocation.terminal, options.verbose), layers));
                    if (format == Format::markdown) print(cut_short(fault));
                  },
                  [&] {
@@ -157,8 +202,9 @@ void report(const std::vector<EntrantResult>& results, const std::string& cells,
                  },
                  [&] {
                    if (format != Format::text) return;
-                   print(fmt::format("\n{} measured in {}{}.{}\n",
+                   print(fmt::format("\n{} measured in {}{}{}.{}\n",
                                      counted(static_cast<int64_t>(results.size()) - failed, "contender"), cells,
+                                     layers.layers.empty() ? "" : " and " + counted(layers.layers.size(), "layer"),
                                      failed > 0 ? fmt::format(", {} failed", failed) : "", written));
                  }});
 }
@@ -172,8 +218,12 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
   if (options.hot && !options.peers.empty())
     throw request_error("--peers and --hot exclude each other: peers are measured with cold operands");
+  if (asks_layers(options.cells) && !options.contenders.candidates.empty())
+    throw request_error("--candidate is of one launch, and --projection ffn times two",
+                        "name the cell with --projection up or down and --gated, --permute-x, ...");
   const Peers peers = options.peers.empty() ? Peers{} : read_peers(options.peers);
-  const std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal);
+  TunedTable tuned, layers;
+  const std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal, &tuned);
   const std::vector<Cell> cells = mapped(work, &CellWork::cell);
   require_problems(cells);
   Files files;
@@ -195,9 +245,9 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   const SampleRequest sample{.hot = options.hot, .regime = regime};
   const SearchSpace usual = usual_space(catalog);
   std::vector<EntrantResult> results;
-  size_t done = 0;
+  size_t done = 0, wanted = 0;
   const auto report_so_far = [&](const std::string& fault) {
-    report(results, cells_done(done, work.size()), fault, options, catalog, invocation, *backend);
+    report(results, layers, cells_done(done, work.size()), fault, options, catalog, invocation, *backend);
   };
   const auto say = [&](const std::string& sentence) {
     if (!options.quiet) note(invocation.terminal, sentence);
@@ -209,13 +259,21 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
       add_peers(peers, measured);
       for (EntrantResult& result : measured) results.push_back(std::move(result));
     }
+    TunedTable all = layers_to_time(results, tuned, asks_layers(options.cells), backend->device());
+    wanted = all.layers.size();
+    contest_on({backend.get()}, "layer", options.quiet, invocation.terminal,
+               [&](Backend& device, const ContestListener& listener) {
+                 all.layers = measure_layers(all, device, {.rounds = rounds, .sample = sample}, listener, stop);
+               });
+    layers = std::move(all);
   } catch (const std::exception& error) {
     if (done > 0) keep_in_spite(invocation.terminal, [&] { report_so_far(error.what()); });
     throw;
   }
-  const bool whole = done == work.size();
+  const bool lacks_layers = layers.layers.size() < wanted, whole = done == work.size() && !(lacks_layers && stop);
   report_so_far(whole ? "" : fmt::format("interrupted: {} measured", cells_done(done, work.size())));
   if (!whole) return Exit::interrupted;
+  if (lacks_layers) return Exit::no;
   if (failures(results) == 0) return Exit::yes;
   // A problem that this machine can't hold says nothing about its contenders.
   const auto failed = [](const EntrantResult& result) { return result.status != Status::ok && !result.no_memory; };
@@ -245,6 +303,7 @@ Command bench_command() {
           .summary = "Time candidates, a table's winners and the baselines",
           .examples =
               "  moetune bench --table moetune-table.json\n"
+              "  moetune bench --table moetune-table.json --projection ffn --tokens 4096\n"
               "  moetune bench --model qwen3-30b-a3b --tokens 256 --candidate \"simt\"\n"
               "  moetune bench --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 -o bench.json",
           .declare = with_options<BenchOptions, declare_bench, run_bench>};

@@ -10,6 +10,7 @@
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/text/units.h"
+#include "record/layer.h"
 #include "variant/catalog.h"
 
 namespace moetune {
@@ -77,7 +78,7 @@ void declare(OptionSet& set, ContenderOptions& options) {
   set.list("--candidate", options.candidates, "TEXT",
            "A candidate, such as \"mma block_m=128 stages=4\"; other knobs have the default's values");
   set.value("--table", options.table, "FILE",
-            "Take the winners of a tuned table; the options of cells pick among its cells");
+            "Take the winners and layers of a tuned table; the options of cells pick among its cells");
   set.group("Options");
 }
 
@@ -111,7 +112,7 @@ std::string reason_of(const EntrantResult& result) {
 }
 
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
-                                const Terminal& terminal) {
+                                const Terminal& terminal, TunedTable* taken) {
   const std::vector<Candidate> candidates = parse_candidates(contenders.candidates, catalog);
   std::vector<CellWork> work;
   if (contenders.table.empty()) {
@@ -125,7 +126,13 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
         add_entrant(work.back(), "winner", {.baseline = "", .candidate = entry.candidate});
       else
         warn(terminal, fmt::format("{}: the table has no winner: {}", id(entry.cell), entry.skipped));
+      for (const TunedLayer* layer : layers_of(table))
+        if (layer->up == entry.cell || layer->down == entry.cell)
+          add_entrant(
+              work.back(), "layer",
+              {.baseline = "", .candidate = layer->up == entry.cell ? layer->up_candidate : layer->down_candidate});
     }
+    if (taken) *taken = std::move(table);
   }
   for (CellWork& one : work)
     for (const Candidate& candidate : candidates)

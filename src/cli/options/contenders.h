@@ -42,7 +42,8 @@ struct ContenderOptions {
 };
 void declare(OptionSet& set, ContenderOptions& options);
 
-/// A contender and why it is there: "candidate", "winner", "default", "baseline", or several with '+'.
+/// A contender and why it is there: "candidate", "winner", "layer" (of its pair), "default", "baseline", or several
+/// with '+'.
 struct Entrant {
   std::string role;
   Contender contender;
@@ -74,14 +75,15 @@ struct CellWork {
   std::vector<Entrant> entrants;
 };
 
-/// The named candidates of every cell; with a table its winners, in those of its cells that `cells` picks, and a
-/// warning for each cell without a winner. Errors as of make_cells and pick_entries.
+/// The named candidates of every cell; with a table its winners and the pairs of its layers, in those of its cells that
+/// `cells` picks, and a warning for each cell without a winner. Errors as of make_cells and pick_entries. `taken` gets
+/// the part of the table that was picked.
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
-                                const Terminal& terminal);
+                                const Terminal& terminal, TunedTable* taken = nullptr);
 
 /// Leaves the entries whose cells match all options; a list is matched by any of its words, and options that are not
-/// given match every cell. Throws Exit::request for words that cannot be read, Exit::no where nothing is left: the
-/// sentence tells what the table has. `file` names it there.
+/// given match every cell; --projection ffn leaves those that make layers. Throws Exit::request for words that cannot
+/// be read, Exit::no where nothing is left: the sentence tells what the table has. `file` names it there.
 void pick_entries(TunedTable& table, const std::string& file, const CellOptions& options);
 
 /// Gives candidates that name only some knobs the values of their variant's default for the problem.

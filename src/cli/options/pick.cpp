@@ -12,6 +12,7 @@
 #include "base/text/units.h"
 #include "cli/text/output.h"
 #include "record/fields.h"
+#include "record/layer.h"
 #include "workload/model.h"
 
 namespace moetune {
@@ -64,6 +65,7 @@ bool holds(const Criterion& criterion, const Cell& cell) {
 // A word as cells have it. A model's may be a name that the table has, or one that stands for a model: for its kinds
 // of layers, if these differ.
 Words cell_words(std::string_view option, const std::string& word, const TunedTable& table) {
+  if (option == "projection" && word == "ffn") return {"up", "down"};
   if (option == "projection") return {std::string(name(parse_projection(word)))};
   if (option == "op") return {std::string(name(parse_op(word)))};
   if (option == "dtype" || option == "out_dtype") return {std::string(name(parse_dtype(word)))};
@@ -130,6 +132,16 @@ Error nothing_left(const TunedTable& table, const std::string& file, const std::
                fmt::format("see its cells with: moetune export {}", shell_quoted(file)));
 }
 
+// Leaves the cells that make layers.
+void pick_layers(std::vector<Entry>& entries, const std::string& file) {
+  std::set<size_t> parts;
+  for (const auto& [up, down] : layers_among(mapped(entries, &Entry::cell))) parts.insert({up, down});
+  if (parts.empty())
+    throw Error(Exit::no, fmt::format("{}: no two of these cells are up and down of a layer", file),
+                "add them: moetune tune --projection ffn --append");
+  entries = mapped(parts, [&](size_t part) { return entries[part]; });
+}
+
 }  // namespace
 
 std::vector<std::string> cell_arguments(const Cell& cell) {
@@ -166,6 +178,7 @@ void pick_entries(TunedTable& table, const std::string& file, const CellOptions&
   if (picked.empty())
     throw Error(Exit::no, fmt::format("{}: no cell and its winner hold '{}'", file, options.filter),
                 fmt::format("see its cells with: moetune export {}", shell_quoted(file)));
+  if (options.suite.empty() && asks_layers(options)) pick_layers(picked, file);
   table.entries = std::move(picked);
 }
 

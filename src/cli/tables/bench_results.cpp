@@ -7,6 +7,7 @@
 
 #include "base/text/units.h"
 #include "record/fields.h"
+#include "record/layer.h"
 
 namespace moetune {
 namespace {
@@ -28,7 +29,7 @@ std::string versus_text(const EntrantResult& result, bool verbose) {
 std::string name_of(const EntrantResult& result, bool verbose) {
   const auto& [role, contender, name] = result.entrant;
   if (verbose) return text(contender);
-  return role.find("winner") == std::string::npos ? name : "winner: " + name;
+  return has_role(result.entrant, "winner") ? "winner: " + name : role == "layer" ? "in its layer: " + name : name;
 }
 
 Grid empty_grid(const std::string& baseline, bool verbose) {
@@ -63,8 +64,24 @@ std::vector<std::string> names_in_sums(const Entrant& entrant) {
   });
 }
 
+// Of the result's layer: up, then down with the pair that the contender is in, else with the rivals as which it counts;
+// and of the pair's this one alone.
+void add_layer(Fields& row, const EntrantResult& result, const TunedTable& layers) {
+  const TunedLayer* layer = result.status == Status::ok ? find_layer(layers, result.cell) : nullptr;
+  const Contender& contender = result.entrant.contender;
+  const bool up = layer && layer->up == result.cell;
+  const Measurement *both = nullptr, *alone = nullptr;
+  if (layer && contender.baseline.empty() && contender.candidate == (up ? layer->up_candidate : layer->down_candidate))
+    both = &layer->measurement, alone = up ? &layer->up_measurement : &layer->down_measurement;
+  else if (layer)
+    for (const Rival& rival : layer->rivals)
+      if (std::ranges::count(names_in_sums(result.entrant), rival.name) > 0) both = &rival.measurement;
+  row.emplace_back("layer_us", both ? number_field(both->time.value * 1e6) : "");
+  row.emplace_back("layer_part_us", alone ? number_field(alone->time.value * 1e6) : "");
+}
+
 // `step`: what the result's cell is part of, or null.
-Fields fields_of(const EntrantResult& result, const Step* step) {
+Fields fields_of(const EntrantResult& result, const Step* step, const TunedTable& layers) {
   const bool ok = result.status == Status::ok;
   const double seconds = result.measurement.time.value;
   const Estimate& versus = result.versus;
@@ -87,6 +104,7 @@ Fields fields_of(const EntrantResult& result, const Step* step) {
   add_verdict(row, result.verdict.elements > 0 ? &result.verdict : nullptr);
   const ContenderTime* sum = step && ok ? find_sum(*step, names_in_sums(result.entrant)[0]) : nullptr;
   row.emplace_back("step_us", sum ? number_field(sum->time.value * 1e6) : "");
+  add_layer(row, result, layers);
   return row;
 }
 
@@ -144,22 +162,22 @@ std::vector<Comparison> comparisons(const std::vector<EntrantResult>& results) {
   return cells.size() < 2 ? std::vector<Comparison>{} : compare(cells);
 }
 
-std::string bench_csv(const std::vector<EntrantResult>& results) {
+std::string bench_csv(const std::vector<EntrantResult>& results, const TunedTable& layers) {
   const std::vector<Step> steps = training_steps(cell_times(results));
   std::vector<Fields> rows;
   size_t cell = 0;
   for (size_t i = 0; i < results.size(); ++i) {
     if (i > 0 && results[i].cell != results[i - 1].cell) ++cell;
-    rows.push_back(fields_of(results[i], step_of(steps, cell)));
+    rows.push_back(fields_of(results[i], step_of(steps, cell), layers));
   }
-  return csv_text(fields_of({}, nullptr), rows);
+  return csv_text(fields_of({}, nullptr, {}), rows);
 }
 
 int64_t failures(const std::vector<EntrantResult>& results) {
   return std::ranges::count_if(results, [](const EntrantResult& result) { return result.status != Status::ok; });
 }
 
-std::string bench_text(const std::vector<EntrantResult>& results, const Style& style) {
+std::string bench_text(const std::vector<EntrantResult>& results, const Style& style, const TunedTable& layers) {
   std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -171,6 +189,7 @@ std::string bench_text(const std::vector<EntrantResult>& results, const Style& s
     grid.rows.back().resize(grid.columns.size());
     if (result.status != Status::ok) reasons.push_back(reason_of(result));
   }
+  std::ranges::move(layer_tables(layers, style.verbose), std::back_inserter(tables));
   std::ranges::move(step_tables(cell_times(results)), std::back_inserter(tables));
   if (const auto compared = comparisons(results); !compared.empty())
     tables.push_back({{"Speed of the winners over others"}, grid_of(compared)});

@@ -7,6 +7,7 @@
 #include "cli/options/contenders.h"
 #include "cli/text/output.h"
 #include "record/comparison.h"
+#include "record/table/table.h"
 
 namespace moetune {
 
@@ -20,8 +21,8 @@ bool has_role(const Entrant& entrant, std::string_view role);
 std::vector<CellTimes> cell_times(const std::vector<EntrantResult>& results);
 
 /// One row per result for spreadsheets, with the contender's sum over the six cells of a training step where there is
-/// one.
-std::string bench_csv(const std::vector<EntrantResult>& results);
+/// one, and of the layers of `layers` with the time of up, then down.
+std::string bench_csv(const std::vector<EntrantResult>& results, const TunedTable& layers);
 
 /// How many results failed.
 int64_t failures(const std::vector<EntrantResult>& results);
@@ -31,8 +32,8 @@ int64_t failures(const std::vector<EntrantResult>& results);
 std::vector<Comparison> comparisons(const std::vector<EntrantResult>& results);
 
 /// For people: a table per cell, contenders in short, and the reasons of failures below. A verbose style tells all
-/// knobs, roles, intervals and rates. What training steps take and how winners compare comes last. Results of a cell
-/// follow each other.
-std::string bench_text(const std::vector<EntrantResult>& results, const Style& style);
+/// knobs, roles, intervals and rates. Layers, what training steps take and how winners compare come last. Results of a
+/// cell follow each other.
+std::string bench_text(const std::vector<EntrantResult>& results, const Style& style, const TunedTable& layers = {});
 
 }  // namespace moetune

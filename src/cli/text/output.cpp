@@ -168,7 +168,7 @@ std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose) {
     const std::string heading = title(*layer);
     if (tables.empty() || tables.back().heading[0] != heading) {
       tables.push_back({{heading}, cell_grid({{"what ran"}, {"time", true}, {"speedup", true}})});
-      tables.push_back({{heading}, cell_grid({{"part"}, {"its candidate in the fastest pair"}})});
+      tables.push_back({{heading}, cell_grid({{"part"}, {"its candidate in the pair"}})});
     }
     add_rows(tables.rbegin()[1].grid, layer->up, rows_of(*layer));
     add_rows(tables.back().grid, layer->up, {{"up", candidate_of(layer->up)}, {"down", candidate_of(layer->down)}});

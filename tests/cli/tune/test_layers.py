@@ -79,6 +79,62 @@ def test_lookup_answers_with_the_pair(room):
     assert "layer" not in one and one["entry"]["candidate"]["block_m"] != 40, "up by itself has its own winner"
 
 
+def test_bench_times_the_pair_beside_its_rivals(room):
+    layer = another_pair(room)
+    table = room.json(TABLE)
+    for entry in table["entries"]:  # the default may have won
+        entry["candidate"]["block_m"] = 56
+    (room.path / TABLE).write_text(json.dumps(table))
+    result = room.ok("bench", *CPU, "--table", TABLE, "--projection", "ffn", "-o", "bench.json")
+    validate("bench", room.path / "bench.json")
+    timed, = room.json("bench.json")["layers"]
+    for part in ("up", "down"):
+        assert timed[part]["cell"] == layer[part]["cell"] and timed[part]["candidate"] == layer[part]["candidate"]
+        assert timed[part]["measurement"]["samples"] == 11
+    assert [rival["name"] for rival in timed["rivals"]] == ["winners", "default", "loop"]
+    assert [point["role"] for point in room.json("bench.json")["points"]] == ["winner", "layer", "default",
+                                                                              "baseline"] * 2
+    assert TITLE in result.stdout and "up, then down" in result.stdout and "winners" in result.stdout
+    assert "8 contenders measured in 2 cells and 1 layer." in result.stdout
+    rows = list(csv.DictReader(io.StringIO(
+        room.ok("bench", *CPU, "--table", TABLE, "--rounds", "3", "--format", "csv").stdout)))
+    up, down = rows[:4], rows[4:]
+    assert all(one["layer_us"] == other["layer_us"] != "" for one, other in zip(up, down))
+    assert [row["role"] for row in rows if row["layer_part_us"]] == ["layer", "layer"]
+    one = room.ok("bench", *CPU, "--table", TABLE, "--projection", "up", "--rounds", "1").stdout
+    assert "3 contenders measured in 1 cell." in one and "up, then down" not in one
+
+
+def test_bench_without_layers_takes_the_winners_or_the_defaults(room):
+    _, table = tune(room)
+    del table["layers"]
+    (room.path / TABLE).write_text(json.dumps(table))
+    few = ["--rounds", "1", "-o", "bench.json"]
+    assert "layer" not in room.ok("bench", *CPU, "--table", TABLE, *few).stderr
+    assert "layers" not in room.json("bench.json")
+    room.ok("bench", *CPU, "--table", TABLE, "--projection", "ffn", *few)
+    layer, = room.json("bench.json")["layers"]
+    assert [layer[part]["candidate"] for part in ("up", "down")] == [entry["candidate"] for entry in table["entries"]]
+    room.ok("bench", *CPU, *FFN, "--tokens", "8", *few)
+    layer, = room.json("bench.json")["layers"]
+    assert [rival["name"] for rival in layer["rivals"]] == ["default", "loop"] and layer["rivals"][0]["ratio"] == 1
+
+
+def test_bench_tells_what_makes_no_layer(room):
+    error = room.error(2, "bench", *CPU, *FFN, "--tokens", "8", "--candidate", "cpu")
+    assert "--candidate is of one launch, and --projection ffn times two" in error and "--projection up or down" in error
+    room.ok("tune", *CPU, *FFN[:-1], "up", "--tokens", "8", *FEW)
+    error = room.error(1, "bench", *CPU, "--table", TABLE, "--projection", "ffn")
+    assert "no two of these cells are up and down of a layer" in error and "--projection ffn --append" in error
+
+
+def test_bench_fails_where_a_chain_is_wrong(planted):
+    result = planted.run("bench", *CPU, *FFN, "--tokens", "8", "--rounds", "1", "-o", "bench.json",
+                         env={"MOETUNE_PLANT": "wrong:then"})
+    assert result.returncode == 1 and "no layer: its kernels do not run one after the other" in result.stderr
+    assert "layers" not in planted.json("bench.json")
+
+
 def test_exports_for_programs_have_the_pair(room):
     layer = another_pair(room)
     room.ok("export", TABLE, "--format", "runtime", "-o", "runtime.json")
@@ -130,7 +186,7 @@ def test_a_chain_that_does_not_wait_makes_no_layer(planted):
     """The planted fault is of chains alone, whose text has 'then'."""
     result = planted.ok("tune", *CPU, *FFN, "--tokens", "8", *FEW, env={"MOETUNE_PLANT": "wrong:then"})
     assert "is left out: 1 of" in result.stderr
-    assert "no layer: the winners do not run one after the other" in result.stderr
+    assert "no layer: its kernels do not run one after the other" in result.stderr
     assert "layers" not in planted.json(TABLE)
 
 
