@@ -740,6 +740,39 @@ def quack(p, options):
     return [variant(False), variant(True)]
 
 
+def sonicmoe(p, options):
+    """Of SonicMoE its two forward products: its up gathers X and always has an activation, and its down has neither."""
+    gated = p.activation == "silu"
+    if p.dtype_name != "bf16" or p.activation and not gated or not (gated or p.down):
+        raise ValueError("it has bf16 alone, of up with --gated silu and of down")
+    from sonicmoe.functional.forward import _down_projection_forward, _up_projection_forward
+
+    weights, moved, by_turns = p.w, p.moved_before(), gated and not p.interleaved
+    if by_turns:
+        weights = [w.reshape(p.experts, 2, p.n // 2, p.k).transpose(1, 2).reshape(*w.shape) for w in p.w]
+    weights = [w.permute(1, 2, 0) for w in weights]  # [n, k, experts] of the same memory
+    gathers = gated and p.permute_x
+    x = p.x_source if gathers else p.x
+    common = {"expert_frequency_offset": p.indices(p.starts), "expert_schedule_order": None,
+              "x_gather_idx": p.indices([slot // p.top_k for slot in p.slots] if gathers else range(p.rows))}
+    outputs = p.empty(p.rows, p.n // 2 if gated else p.n)
+    # The product, which it takes and leaves unwritten in inference mode.
+    z = p.torch.empty((p.rows, p.n), dtype=p.dtype, device=p.device) if gated else None
+
+    def launch(i):
+        stream = p.torch.cuda.current_stream().cuda_stream  # another one while a graph is captured
+        if gated:
+            _up_projection_forward(x=x[i], w1=weights[i], z=z, y1=outputs[i], b1=None, stream_id=stream,
+                                   activation_type="swiglu", is_glu_activation=True, is_inference_mode_enabled=True,
+                                   **common)
+        else:
+            _down_projection_forward(w2=weights[i], y1=x[i], y2=outputs[i], b2=None, stream_id=stream, **common)
+
+    note = "permute_x in the kernel" if gathers else moved
+    note += "; gates and ups of W by turns before" if by_turns else ""
+    return [Variant(note + ("; swiglu in the kernel" if gated else ""), launch, outputs, activates=gated)]
+
+
 def unsloth(p, options):
     with contextlib.redirect_stdout(sys.stderr):  # it greets
         from unsloth.kernels.moe.grouped_gemm import interface
@@ -818,6 +851,7 @@ PEERS = {
     "deepgemm-contiguous": (deepgemm_contiguous_or_summed, ("torch", "deep_gemm"), FORWARD + GRADIENTS),
     "deepgemm-masked": (deepgemm_masked, ("torch", "deep_gemm"), FORWARD),
     "quack": (quack, ("torch", "quack"), FORWARD + GRADIENTS),
+    "sonicmoe": (sonicmoe, ("torch", "triton", "quack", "sonicmoe"), FORWARD),
     "unsloth": (unsloth, ("torch", "triton", "unsloth"), FORWARD + GRADIENTS),
     "moetune-export": (moetune_export, ("torch",), FORWARD + GRADIENTS),
 }

@@ -12,8 +12,8 @@ The method: operand sets rotate through at least three L2s; whole rotations are 
 2 ms; CUDA events stand around its replays, with a rest before each; the result is the median of the blocks. Each
 result is checked against an fp32 product expert by expert before and after it is timed. Of cells with gates a peer's
 product is followed by torch's compiled activation, and with --out-dtype fp8 by its quantisation in the same pass,
-within the measured time; QuACK joins gates and ups of silu by itself. A peer without a cell's op or dtype is left
-out there: fp8 with scales of blocks has DeepGEMM and Triton, with scales of channels or tensors torch
+within the measured time; QuACK and SonicMoE (which has bf16 of `up --gated silu` and of `down` alone) join gates and
+ups of silu by themselves. A peer without a cell's op or dtype is left out there: fp8 with scales of blocks has DeepGEMM and Triton, with scales of channels or tensors torch
 (`torch._scaled_grouped_mm`) and Triton.
 
 Exit codes: 0 measured, 1 nothing was measured or the GPU was lost, 2 wrong request, 3 no torch or no GPU here,
@@ -36,7 +36,7 @@ MAX_LAUNCHES = 4096  # in a graph
 BLOCK_SECONDS = 2e-3
 EXPORTED = "moetune-export"
 WEIGHING = ("torch-permuting", EXPORTED)  # peers that multiply rows by top-k weights
-LIBRARIES = ("triton", "deep_gemm", "quack", "unsloth")  # of the environment: those of single peers
+LIBRARIES = ("triton", "deep_gemm", "quack", "sonicmoe", "unsloth")  # of the environment: those of single peers
 WARM_UP_SECONDS = 5e-3
 SPIN_CYCLES = 2_000_000  # of a kernel that holds the stream while a graph is being launched behind it
 TOLERANCE = 1e-2  # of the result's root mean square, expert by expert
@@ -365,7 +365,7 @@ def version_of(module):
 def package_versions():
     """Of peers whose import changes what other peers run on, so that it waits for their turn."""
     versions = {}
-    for key, package in (("quack", "quack-kernels"), ("unsloth", "unsloth")):
+    for key, package in (("quack", "quack-kernels"), ("sonicmoe", "sonicmoe"), ("unsloth", "unsloth")):
         try:
             versions[key] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

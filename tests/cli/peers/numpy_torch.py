@@ -11,6 +11,9 @@ class Tensor(numpy.ndarray):
     def transpose(self, one, other):
         return numpy.swapaxes(self, one, other)
 
+    def permute(self, *axes):
+        return numpy.ndarray.transpose(self, axes)
+
     def float(self):
         return self.astype(numpy.float32)
 
@@ -88,7 +91,7 @@ def numpy_torch():
                                   Generator=Generator, _grouped_mm=grouped_mm, _scaled_grouped_mm=scaled_grouped_mm)
     torch.cuda = types.SimpleNamespace(
         get_device_properties=lambda device: types.SimpleNamespace(L2_cache_size=1 << 10),
-        synchronize=lambda: None)
+        synchronize=lambda: None, current_stream=lambda: types.SimpleNamespace(cuda_stream=7))
     torch.tensor = lambda values, dtype, device: made(values, dtype)
     torch.zeros = lambda shape, dtype, device: made(numpy.zeros(shape), dtype)
     torch.empty = lambda shape, dtype, device: made(numpy.full(shape, numpy.nan), dtype)

@@ -189,6 +189,62 @@ def test_quack_joins_gates_and_ups_itself(libraries, interleaved, monkeypatch):
         assert joined is variant and p.error_of(joined.outputs[0]) < 1e-5
 
 
+def with_sonicmoe(monkeypatch):
+    """SonicMoE's two products by its documentation: W is [n, k, experts], gates and ups by turns."""
+    def multiply(x, w, ends):
+        return numpy_torch()._grouped_mm(x, w.permute(2, 1, 0), ends[1:])
+
+    def up(x, w1, z, y1, b1, expert_frequency_offset, expert_schedule_order, x_gather_idx, stream_id, activation_type,
+           is_glu_activation, is_inference_mode_enabled):
+        assert (b1, expert_schedule_order, stream_id) == (None, None, 7)
+        assert (activation_type, is_glu_activation, is_inference_mode_enabled) == ("swiglu", True, True)
+        assert w1.shape == (N, K, 4) and z.shape == (sum(M_SIZES), N) and x_gather_idx.dtype == numpy.int32
+        whole = multiply(x[x_gather_idx], w1, expert_frequency_offset)
+        y1[...] = silu(whole[:, ::2]) * whole[:, 1::2]
+
+    def down(w2, y1, y2, b2, expert_frequency_offset, expert_schedule_order, x_gather_idx, stream_id):
+        assert (b2, expert_schedule_order, stream_id) == (None, None, 7) and len(x_gather_idx) == len(y1)
+        y2[...] = multiply(y1, w2, expert_frequency_offset)
+
+    for name in ("sonicmoe", "sonicmoe.functional", "sonicmoe.functional.forward"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    sys.modules[name]._up_projection_forward, sys.modules[name]._down_projection_forward = up, down
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("permute_x", [False, True])
+def test_sonicmoe_gathers_and_joins_gates_and_ups_by_turns(libraries, interleaved, permute_x, monkeypatch):
+    with_sonicmoe(monkeypatch)
+    cell = {"projection": "up", "op": "fwd", "experts": 4, "top_k": TOP_K, "n": N, "k": K, "dtype": "bf16", "tokens": TOKENS,
+            "silu": True, "interleaved": interleaved, "permute_x": permute_x}
+    p = libraries.Problem(torch_with_silu(), {"id": "a", "cell": cell, "m_sizes": M_SIZES}, "cuda:0")
+    before = [w.copy() for w in p.w]
+    variant, = libraries.sonicmoe(p, None)
+    assert libraries.with_pass(p, variant) is variant
+    assert ("permute_x in the kernel" in variant.note) == permute_x
+    assert ("of W by turns before" in variant.note) != interleaved
+    variant.launch(0)
+    assert p.error_of(variant.outputs[0]) < 1e-5
+    assert all((ours == theirs).all() for ours, theirs in zip(before, p.w)), "other peers multiply by it"
+
+
+@pytest.mark.parametrize("fusion", [{"projection": "down"}, {"permute_y": True}])
+def test_sonicmoe_multiplies_down_in_expert_order(libraries, problem, fusion, monkeypatch):
+    with_sonicmoe(monkeypatch)
+    p = problem("fwd", fusion)
+    variants = libraries.sonicmoe(p, None)
+    require_right(p, variants)
+    assert variants[0].note == "X permuted before"
+
+
+@pytest.mark.parametrize("cell", [{"projection": "up"}, {"silu": True, "dtype": "fp16"}, {"gelu": True}])
+def test_sonicmoe_says_which_cells_it_has(libraries, problem, cell):
+    p = problem("fwd")
+    p.dtype_name, p.activation = cell.get("dtype", "bf16"), next((a for a in ("silu", "gelu") if a in cell), None)
+    with pytest.raises(ValueError, match="bf16 alone, of up with --gated silu and of down"):
+        libraries.sonicmoe(p, None)
+
+
 class Exported:
     """A kernel of moetune_kernels.py by its documentation: rows of permute_x are tokens, those of permute_y slots."""
     name, id = "wgmma-1", "a"
