@@ -10,7 +10,7 @@ from conftest import CANDIDATE, CPU, LAYER, TINY
 CELL = ["id", "model", "projection", "op", "dtype", "scales", "out_dtype", "fast_sums",
         "experts", "top_k", "n", "k", "tp", "ep", "zero_experts", "permute_x", "permute_y", "by_slot",
         "topk_weights", "accumulate", "fp32_dw", "sum_slots",
-        "weight_gradient", "silu", "gelu", "gpt_oss", "interleaved", "bias", "tokens", "routing", "seed"]
+        "weight_gradient", "silu", "gelu", "gpt_oss", "interleaved", "store_h", "bias", "tokens", "routing", "seed"]
 
 
 def rows_of(result):
