@@ -50,22 +50,25 @@ __forceinline__ float bias(const Args& args, int expert, long long column) {
       static_cast<const typename Config::Function::Result*>(args.bias)[expert * args.n + w_row<Config>(args, column)]);
 }
 
-// Stores one or two neighbouring gates and their ups in H, from `column` of the product on, which is a gate's.
-template <class Config, int count>
-__forceinline__ void store_h(const Args& args, int row, long long column, const float (&gates)[count],
-                             const float (&ups)[count]) {
-  using Element = Config::Function::Result;
+// H of a row from `column` of the product on, which is a gate's: the sums that make Y, in the order of W's rows.
+template <class Config>
+__forceinline__ typename Config::Function::Result* place_in_h(const Args& args, int row, long long column) {
+  return static_cast<typename Config::Function::Result*>(args.h) + row * args.n + w_row<Config>(args, column);
+}
+// From a gate in H to its up.
+template <class Config>
+__forceinline__ long long up_after_gate(const Args& args) {
+  return Config::interleaved ? 1 : args.n / 2;
+}
+// Stores two neighbouring gates and their ups, of 16 bits each.
+template <class Config>
+__forceinline__ void store_pairs_in_h(const Args& args, int row, long long column, unsigned gates, unsigned ups) {
   if (column >= args.n) return;
-  Element* const h = static_cast<Element*>(args.h) + row * args.n + w_row<Config>(args, column);
-  const long long up = Config::interleaved ? 1 : args.n / 2;  // from a gate to its up
-  if constexpr (count == 1) {
-    h[0] = round_to<Element>(gates[0]), h[up] = round_to<Element>(ups[0]);
-  } else if constexpr (Config::interleaved) {
-    *reinterpret_cast<uint2*>(h) = {pack<Element>(gates[0], ups[0]), pack<Element>(gates[1], ups[1])};
-  } else {
-    *reinterpret_cast<unsigned*>(h) = pack<Element>(gates[0], gates[1]);
-    *reinterpret_cast<unsigned*>(h + up) = pack<Element>(ups[0], ups[1]);
-  }
+  auto* const h = reinterpret_cast<unsigned*>(place_in_h<Config>(args, row, column));
+  if constexpr (Config::interleaved)
+    *reinterpret_cast<uint2*>(h) = {__byte_perm(gates, ups, 0x5410), __byte_perm(gates, ups, 0x7632)};
+  else
+    h[0] = gates, h[up_after_gate<Config>(args) / 2] = ups;
 }
 
 // The weight that multiplies a row of the result; 1 without weights.

@@ -158,7 +158,7 @@ def unsuited(entry):
     cell = entry["cell"]
     if cell.get("op", "fwd") not in FORWARD + GRADIENTS:
         return f"op {cell['op']} is not measured here"
-    for flag in ("accumulate", "fp32_dw", "sum_slots", "weight_gradient"):
+    for flag in ("accumulate", "fp32_dw", "sum_slots", "weight_gradient", "store_h"):
         if cell.get(flag):
             return f"{flag} is not measured here"
     if cell.get("dtype") == "fp8":

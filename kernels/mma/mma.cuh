@@ -312,8 +312,8 @@ struct Mma {
           const unsigned pair = Function::pair(low, high, weights);
           if constexpr (Config::stores_h)
             if (m0 + i * 16 + r < tile.rows)
-              store_h<Config, 2>(args, tile.row + m0 + i * 16 + r, tile.column + n0 + j * 16 + lane % 4 * 2,
-                                 {low[0], high[0]}, {low[1], high[1]});
+              store_pairs_in_h<Config>(args, tile.row + m0 + i * 16 + r, tile.column + n0 + j * 16 + lane % 4 * 2,
+                                       pack<Result>(low[0], high[0]), pack<Result>(low[1], high[1]));
           *reinterpret_cast<unsigned*>(staging + r * staging_pitch + j * 8 + lane % 4 * 2) = pair;
         }
       }

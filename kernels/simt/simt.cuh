@@ -142,7 +142,10 @@ __device__ void simt(const Args& args) {
           const long long column = n_first + column_of(j);
           if constexpr (Config::adds_bias) sum[i][j] += bias<Config>(args, expert, column);
           if constexpr (Config::stores_h)
-            if (j % 2 == 1) store_h<Config, 1>(args, first_row + row, column - 8, {sum[i][j - 1]}, {sum[i][j]});
+            if (j % 2 == 1 && column < args.n) {
+              auto* const h = place_in_h<Config>(args, first_row + row, column - 8);
+              e.store(h[0], sum[i][j - 1]), e.store(h[up_after_gate<Config>(args)], sum[i][j]);
+            }
           const long long y_column = joins == 1 ? column : column / 16 * 8 + column % 8;
           if (j % joins == joins - 1 && column < args.n)
             e.store(y[y_column],

@@ -198,6 +198,13 @@ __forceinline__ void stmatrix_x4(unsigned address, unsigned a, unsigned b, unsig
                  ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 
+// An 8 x 8 matrix of 16-bit elements, of which lane i has two neighbours of row i / 4, transposed.
+__forceinline__ unsigned transposed_8x8(unsigned pair) {
+  unsigned other;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(pair));
+  return other;
+}
+
 // Two of them, transposed; lanes 0 to 15 give the addresses.
 __forceinline__ void stmatrix_x2_transposed(unsigned address, unsigned a, unsigned b) {
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"

@@ -2,6 +2,7 @@
 #pragma once
 #include "quantise.cuh"
 #include "wgmma/epilogue/wgmma_direct.cuh"
+#include "wgmma/epilogue/wgmma_sums.cuh"
 
 namespace moetune {
 
@@ -18,19 +19,6 @@ template <class Block>
 struct QuantisedRows {
   static constexpr int columns = kScaleBlock;
 
-  // Word i of lane q becomes word q of lane i.
-  static __forceinline__ void transpose(unsigned* word) {
-#pragma unroll
-    for (int step = 2; step > 0; step /= 2)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if ((i & step) == 0) {
-          const bool upper = threadIdx.x & step;
-          const unsigned other = __shfl_xor_sync(~0u, upper ? word[i] : word[i + step], step);
-          word[i] = upper ? other : word[i];
-          word[i + step] = upper ? word[i + step] : other;
-        }
-  }
   template <class Sum>
   static __forceinline__ void store(const WgmmaWarpgroup<Block>& group, const typename Block::Tile& tile,
                                     const RowTargets<Block>& targets, const Sum& sum) {
@@ -67,7 +55,7 @@ struct QuantisedRows {
             const float* const v = y[half] + (from + i) * 4;
             word[i] = pack_fp8(v[0] * factor, v[1] * factor) | pack_fp8(v[2] * factor, v[3] * factor) << 16;
           }
-          transpose(word);
+          transpose_words(word);
           const uint4 bytes = {__byte_perm(word[0], word[1], 0x5410), __byte_perm(word[2], word[3], 0x5410),
                                __byte_perm(word[0], word[1], 0x7632), __byte_perm(word[2], word[3], 0x7632)};
           if (inside) row.store((from + lane % 4) * 16, bytes);

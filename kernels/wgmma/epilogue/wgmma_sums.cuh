@@ -19,6 +19,20 @@ struct OwnSums {
   }
 };
 
+// Word i of lane q becomes word q of lane i, of each four lanes.
+__forceinline__ void transpose_words(unsigned* word) {
+#pragma unroll
+  for (int step = 2; step > 0; step /= 2)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if ((i & step) == 0) {
+        const bool upper = threadIdx.x & step;
+        const unsigned other = __shfl_xor_sync(~0u, upper ? word[i] : word[i + step], step);
+        word[i] = upper ? other : word[i];
+        word[i + step] = upper ? word[i + step] : other;
+      }
+}
+
 // No tile is cut.
 template <class Block>
 struct SumsOfTiles {
