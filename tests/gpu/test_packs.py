@@ -98,6 +98,41 @@ assert len(table["entries"]) == 4
 """
 
 
+def test_the_workflow_for_a_gpu_races_base_and_change(tmp_path):
+    """Its steps and those of its action from their YAML, but for those that install moetune and talk to GitHub."""
+    yaml = pytest.importorskip("yaml")
+    workflow = yaml.safe_load((SOURCE / "scripts/ci/pack-gpu.yml").read_text())
+    make, draw = [step for step in workflow["jobs"]["guard"]["steps"] if "run" in step and step["name"] != "Install moetune"]
+    guard, = [step for step in workflow["jobs"]["guard"]["steps"] if step.get("uses", "").endswith("/guard")]
+    action = yaml.safe_load((SOURCE / "scripts/ci/guard/action.yml").read_text())
+    check, _, leave = action["runs"]["steps"]
+    cells = "--model qwen3-30b-a3b --tokens 1024 --patience 0s"
+    env = {**os.environ, **workflow["env"], "CELLS": cells, "HISTORY": "past.jsonl", "GITHUB_OUTPUT": "output", "GITHUB_SHA": "c0ffee",
+           "INCONCLUSIVE": action["inputs"]["inconclusive"]["default"], "THRESHOLD": action["inputs"]["threshold"]["default"],
+           "CHECK": guard["with"]["check"].replace("${{ env.CELLS }}", cells),
+           "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/moetune").symlink_to(BINARY)
+
+    def run(step, **more):
+        return subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], cwd=tmp_path, env={**env, **more}).returncode
+
+    for side in ("base", "now"):
+        (tmp_path / side).mkdir()
+    for tile_of_now, code in (128, "0"), (16, "1"):
+        for side, tile in ("base", 128), ("now", tile_of_now):
+            (tmp_path / side / "make_pack.sh").write_text(
+                f"rm -rf pack\n{sys.executable} -B {SOURCE}/scripts/pack_triton.py -o pack --arch {arch()} --set BLOCK_SIZE_M={tile} "
+                f"--set BLOCK_SIZE_N={tile} --set BLOCK_SIZE_K=64 --set GROUP_SIZE_M=1 --set num_warps=4 --set num_stages=3\n")
+        assert run(make, BUILD="bash make_pack.sh") == 0
+        (tmp_path / "output").unlink(missing_ok=True)
+        assert run(check) == 0
+        assert (tmp_path / "output").read_text() == f"code={code}\n"
+        assert ("**regressed**" in (tmp_path / "check.md").read_text()) == (code == "1")
+        assert run(leave, CODE=code) == int(code)
+    assert run(draw) == 0 and "<svg" in (tmp_path / "history.html").read_text()
+
+
 def test_a_kernel_of_ones_own_is_tuned_from_its_launch(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(MODEL))
     (tmp_path / "own.py").write_text(OWN)
