@@ -30,10 +30,9 @@ Command worker_command() {
 }
 
 std::vector<Command> all_commands() {
-  return {tune_command(),   bench_command(),   verify_command(),      check_command(),
-          lookup_command(), compile_command(), export_command(),      report_command(),
-          merge_command(),  diff_command(),    validate_command(),    list_command(),
-          doctor_command(), replay_command(),  completions_command(), worker_command()};
+  return {tune_command(),    bench_command(),  verify_command(),      check_command(), lookup_command(),
+          compile_command(), export_command(), report_command(),      merge_command(), validate_command(),
+          list_command(),    doctor_command(), completions_command(), worker_command()};
 }
 
 int fail(const Terminal& terminal, Exit exit, const std::string& what, const std::string& hint) {

@@ -89,7 +89,7 @@ def test_bash_completes_every_command_and_option_of_help(room, script):
     ("moetune completions ", ["bash", "zsh", "fish"]),
     ("moetune tune --tokens ", []),
     ("moetune check tab", ["table.json"]),
-    ("moetune diff table.json tab", ["table.json"]),
+    ("moetune merge table.json tab", ["table.json"]),
     ("moetune tune -o tab", ["table.json"]),
     ("moetune tune --output=tab", ["table.json"]),
     ("moetune tune --model tab", ["table.json"]),
@@ -167,7 +167,7 @@ def zsh(room, path, typed):
     ("moetune valid", "moetune validate"),
     ("moetune tune --projection up,do", "moetune tune --projection up,down"),
     ("moetune tune --device cuda:a", "moetune tune --device cuda:all"),
-    ("moetune diff old.json tab", "moetune diff old.json table.json"),
+    ("moetune merge old.json tab", "moetune merge old.json table.json"),
     ("moetune tune -o tab", "moetune tune -o table.json"),
 ])
 def test_zsh_completes(room, script, typed, line):

@@ -7,8 +7,8 @@ import pytest
 
 from conftest import FEW, TINY
 
-COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "report", "merge", "diff", "validate",
-            "list", "doctor", "replay", "completions"]
+COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "report", "merge", "validate",
+            "list", "doctor", "completions"]
 
 
 def test_help_names_every_command_and_no_hidden_one(room):

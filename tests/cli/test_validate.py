@@ -17,12 +17,12 @@ SPEC = importlib.util.spec_from_file_location("schema_check", VALIDATE)
 SCHEMAS = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(SCHEMAS)
 
-KINDS = ["bench", "check", "compile", "cost", "diff", "doctor", "history", "journal", "kernels", "list", "lookup", "model", "pack", "peers", "plan", "replay",
+KINDS = ["bench", "check", "compile", "cost", "doctor", "history", "journal", "kernels", "list", "lookup", "model", "pack", "peers", "plan",
          "routing", "runtime", "space", "suite", "table", "validate", "verify"]
 GONE = object()  # the key or element is removed
 FILES = SOURCE / "tests/cli/files"
 # Only the schema describes these; readers of the others find contradictions that a schema cannot tell.
-ONLY_SCHEMA = {"bench", "check", "compile", "diff", "doctor", "list", "lookup", "plan", "replay", "validate", "verify"}
+ONLY_SCHEMA = {"bench", "check", "compile", "doctor", "list", "lookup", "plan", "validate", "verify"}
 
 
 def places(document, at=()):
@@ -72,8 +72,8 @@ def made(tmp_path_factory):
     table = "moetune-table.json"
     results = {"bench": ["bench", "--table", table, "--rounds", 3], "verify": ["verify", "--table", table],
                "lookup": ["lookup", table, *LAYER, "--tokens", 9], "list": ["list", "models"],
-               "doctor": ["doctor", *CPU, "--quick"], "diff": ["diff", table, table], "validate": ["validate", table],
-               "plan": ["tune", *TINY, "--dry-run"], "replay": ["replay", f"{table}.journal.jsonl", "--runs", 2]}
+               "doctor": ["doctor", *CPU, "--quick"], "validate": ["validate", table],
+               "plan": ["tune", *TINY, "--dry-run"]}
     documents = {kind: json.loads(room.ok(*words, "--format", "json").stdout) for kind, words in results.items()}
     return room, {**documents, "table": room.json(table)}
 

@@ -67,11 +67,9 @@ Command compile_command();
 Command export_command();
 Command report_command();
 Command merge_command();
-Command diff_command();
 Command validate_command();
 Command list_command();
 Command doctor_command();
-Command replay_command();
 Command completions_command();
 
 /// The completions of the last of `words`, which are those behind the program's name: a line each, a tab and a few

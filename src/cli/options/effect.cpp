@@ -23,7 +23,6 @@ constexpr NoEffect kRules[] = {
     {"compile", "--output", When::with, "--show-unit", {}, true},
     {"compile", "--format,--threads,--kernels,--no-cache", When::with, "--show-unit"},
     {"list", "--format,--pack", When::with, "--show"},
-    {"replay", "--strategy,--runs,--max-candidates,--cold,--max-loss,--max-worst,--format", When::with, "--predict"},
     {"doctor", "--kernels,--no-cache", When::with, "--quick"},
     {"doctor", "--pack,--measured", When::always},
     {"check", "--commit", When::without, "--history"},

@@ -101,19 +101,7 @@ void take_updates(TunedTable& to, const std::vector<TunedTable>& tables) {
       if (known.insert(compact_json(to_json(update))).second) to.updates.push_back(update);
 }
 
-}  // namespace
-
-bool same_model(const DeviceInfo& a, const DeviceInfo& b) {
-  return a.kind == b.kind && a.name == b.name && a.compute_capability == b.compute_capability &&
-         a.processors == b.processors;
-}
-
-std::string model_text(const DeviceInfo& device) {
-  return fmt::format("{} with {} {}", device.name, device.processors,
-                     device.kind == DeviceKind::cuda ? "SMs" : "threads");
-}
-
-std::vector<ValueDifference> value_differences(const Json& first, const Json& second, const std::string& path) {
+std::vector<ValueDifference> value_differences(const Json& first, const Json& second, const std::string& path = "") {
   const auto shown = [](const Json& side, const std::string& key) {
     return side.contains(key) ? compact_json(side[key]) : "nothing";
   };
@@ -129,6 +117,18 @@ std::vector<ValueDifference> value_differences(const Json& first, const Json& se
       differences.push_back({path + key, one, other});
   }
   return differences;
+}
+
+}  // namespace
+
+bool same_model(const DeviceInfo& a, const DeviceInfo& b) {
+  return a.kind == b.kind && a.name == b.name && a.compute_capability == b.compute_capability &&
+         a.processors == b.processors;
+}
+
+std::string model_text(const DeviceInfo& device) {
+  return fmt::format("{} with {} {}", device.name, device.processors,
+                     device.kind == DeviceKind::cuda ? "SMs" : "threads");
 }
 
 std::vector<ValueDifference> identity_differences(const Json& first, const Json& second) {

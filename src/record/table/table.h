@@ -139,11 +139,10 @@ bool same_model(const DeviceInfo& a, const DeviceInfo& b);
 /// "NVIDIA H200 with 132 SMs".
 std::string model_text(const DeviceInfo& device);
 
-/// A value that differs between two JSON objects, such as {"identity.driver", "\"570\"", "nothing"}.
+/// A value that differs between two JSON objects, such as {"driver", "\"570\"", "nothing"}.
 struct ValueDifference {
   std::string key, first, second;  // values as JSON; "nothing" where one side lacks the key
 };
-std::vector<ValueDifference> value_differences(const Json& first, const Json& second, const std::string& path = "");
 
 /// The differences of two environments under "identity", such as the build of the kernels.
 std::vector<ValueDifference> identity_differences(const Json& first, const Json& second);

@@ -13,6 +13,7 @@ import pytest
 from conftest import BINARY, SOURCE
 
 FOLDER = pathlib.Path(SOURCE) / "tests/journals"
+REPLAY = pathlib.Path(BINARY).parent / "replay_journals"  # tests/tune/search/replay_main.cpp
 
 
 def unpacked(packed, folder):
@@ -30,15 +31,14 @@ def journals(tmp_path_factory):
     return paths
 
 
-def replay(room, journals, *words):
-    report = json.loads(room.ok("replay", *journals, *words, "--format", "json").stdout)
-    assert len(report["cells"]) == 27
-    return report
+def replay(journals, *words):
+    return json.loads(subprocess.run([REPLAY, *journals, *words], stdout=subprocess.PIPE, check=True, text=True).stdout)
 
 
 @pytest.mark.parametrize("words", [[], ["--cold"]])
-def test_auto_finds_what_an_exhaustive_search_finds(room, journals, words):
-    report = replay(room, journals, *words)
+def test_auto_finds_what_an_exhaustive_search_finds(journals, words):
+    report = replay(journals, *words)
+    assert len(report["cells"]) == 27
     assert report["mean_loss"] < 0.005
     losses = [max(cell["losses"]) for cell in report["cells"]]
     assert sum(loss < 0.01 for loss in losses) >= len(losses) - 1
@@ -47,23 +47,30 @@ def test_auto_finds_what_an_exhaustive_search_finds(room, journals, words):
     assert all(max(cell["losses"]) <= cell["default_loss"] for cell in known)
 
 
-def test_a_search_never_ends_below_the_default(room, tmp_path):
+def test_a_search_never_ends_below_the_default(tmp_path):
     searches = unpacked((FOLDER / "searches").glob("*.jsonl.xz"), tmp_path)
-    report = json.loads(room.ok("replay", *searches, "--runs", "1", "--format", "json").stdout)
+    report = replay(searches, "--runs", "1")
     known = [cell for cell in report["cells"] if cell.get("default_loss") is not None]
     assert len(known) >= 200
     assert [cell["id"] for cell in known if max(cell["losses"]) > cell["default_loss"]] == []
 
 
-def test_the_models_first_eight_hold_a_good_candidate(room, journals):
-    report = replay(room, journals, "--strategy", "model", "--max-candidates", "8", "--runs", "1")
+def test_the_models_first_eight_hold_a_good_candidate(journals):
+    report = replay(journals, "--strategy", "model", "--max-candidates", "8", "--runs", "1")
     assert sum(cell["losses"][0] < 0.02 for cell in report["cells"]) >= 0.9 * len(report["cells"])
+
+
+def test_a_strategy_that_tries_one_candidate_has_the_defaults_loss(journals):
+    report = replay(journals[:1], "--strategy", "random", "--max-candidates", "1", "--runs", "2")
+    for cell in report["cells"]:
+        assert cell["candidates"] == [1, 1] and cell["losses"][0] == cell["losses"][1] >= 0
+        assert cell["losses"][0] == cell.get("default_loss", cell["losses"][0])
 
 
 def fit_cost(*arguments):
     """The last line of its table: the error before and after, the loss of the first eight before and after."""
     result = subprocess.run([sys.executable, SOURCE / "scripts/fit_cost", *arguments], stdout=subprocess.PIPE,
-                            env={**os.environ, "MOETUNE": BINARY}, check=True, text=True)
+                            env={**os.environ, "REPLAY_JOURNALS": str(REPLAY)}, check=True, text=True)
     return [float(percent) for percent in re.findall(r"([\d.]+)%", result.stdout.splitlines()[-1])]
 
 
