@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -16,8 +15,22 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kLargePage = 2'000'000, kSmallSection = 20'000;  // bytes; the small ones of a large page stay open
+constexpr size_t kMostCells = 500;              // of a page with charts and all tables
 constexpr int kShortText = 24, kLongText = 64;  // a longer text makes its column wider, on narrow screens or everywhere
+
+// The results of many cells without charts and what is shown on demand: a browser would be slow with all of it.
+std::vector<ReportSection> short_sections(const ReportInput& input) {
+  std::vector<ReportSection> sections = {summary_section(input), results_section(input)};
+  for (ReportSection& section : sections) {
+    std::erase_if(section.parts, [](const ReportPart& part) { return part.folded; });
+    for (ReportPart& part : section.parts) part.legend.clear(), part.figures.clear();
+  }
+  sections[0].parts[0].paragraphs.push_back(
+      fmt::format("A page of over {} cells has one chart, and no sections on routing, knobs, the search and clocks: "
+                  "moetune report --format markdown has their tables.",
+                  kMostCells));
+  return sections;
+}
 
 std::vector<ReportSection> sections_of(const ReportInput& input) {
   std::vector<ReportSection> sections;
@@ -126,56 +139,6 @@ std::string html_parts(const ReportSection& section) {
   return out + (maps ? "</div>\n" : "");
 }
 
-// --- packed text: greedy copies of the last place that began with the same bytes (LZ77: Ziv and Lempel 1977) ---
-
-constexpr size_t kLeast = 8, kBase = 60;
-constexpr size_t kMost = kLeast + kBase * kBase - 1, kFarthest = kBase * kBase * kBase - 1;
-constexpr size_t kSlots = size_t{1} << 16;
-
-void add_number(std::string& out, size_t number, int digits) {
-  for (size_t unit = digits == 2 ? kBase : kBase * kBase; unit > 0; unit /= kBase)
-    out += static_cast<char>('A' + number / unit % kBase);
-}
-
-bool begins_character(std::string_view text, size_t at) { return at == text.size() || (text[at] & 0xc0) != 0x80; }
-
-// How many bytes at `from` are those at `at`: whole characters, because the packed text is UTF-8 too.
-size_t common(std::string_view text, size_t from, size_t at) {
-  size_t length = 0;
-  while (length < kMost && at + length < text.size() && text[from + length] == text[at + length]) ++length;
-  while (!begins_character(text, at + length)) --length;
-  return length;
-}
-
-// UTF-8 `text` with repetitions replaced by copies: "~", the length less 8 in two digits, how far back in three; a
-// digit of base 60 is a character from 'A' on, and "~~" is "~". Holds no "</script", if `text` holds none.
-std::string packed(std::string_view text) {
-  std::string out;
-  std::vector<size_t> last(kSlots, std::string_view::npos);  // where a text with this hash began
-  for (size_t at = 0, next = 0; at < text.size(); at = next) {
-    const auto slot = [&](size_t place) -> size_t& {
-      return last[std::hash<std::string_view>()(text.substr(place, kLeast)) % kSlots];
-    };
-    const size_t from = slot(at);
-    const bool near = begins_character(text, at) && from != std::string_view::npos && at - from <= kFarthest;
-    const size_t length = near ? common(text, from, at) : 0;
-    next = at + std::max<size_t>(length >= kLeast ? length : 1, 1);
-    if (length >= kLeast) {
-      out += '~', add_number(out, length - kLeast, 2), add_number(out, at - from, 3);
-    } else {
-      out += text[at] == '~' ? "~~" : std::string(1, text[at]);
-    }
-    for (size_t place = at; place < next; ++place) slot(place) = place;
-  }
-  return out;
-}
-
-// The script unpacks it when it is opened.
-std::string folded(const std::string& html) {
-  return fmt::format("<details><summary>Charts and tables</summary><script type=\"text/plain\">{}</script></details>\n",
-                     packed(html));
-}
-
 // The policy keeps the page from asking for anything outside it.
 constexpr const char* kPage = R"(<!doctype html>
 <html lang="en">
@@ -218,21 +181,13 @@ std::string markdown_part(const ReportPart& part) {
 }  // namespace
 
 std::string report_html(const ReportInput& input) {
-  const std::vector<ReportSection> sections = sections_of(input);
-  std::vector<std::string> inner;
-  size_t bytes = 0;
-  for (const ReportSection& section : sections) bytes += inner.emplace_back(html_parts(section)).size();
+  const bool large = input.table && input.table->entries.size() > kMostCells;
+  const std::vector<ReportSection> sections = large ? short_sections(input) : sections_of(input);
   std::string links, body;
-  if (bytes > kLargePage)
-    body =
-        "<noscript><p>A script unpacks the sections of this large page. Where scripts are off, use moetune report "
-        "--format markdown: it has the same tables.</p></noscript>\n";
   for (size_t i = 0; i < sections.size(); ++i) {
     const std::string title = html_text(sections[i].title);
     links += fmt::format("<a href=\"#s{}\">{}</a>", i, title);
-    const bool fold = bytes > kLargePage && inner[i].size() > kSmallSection;
-    body +=
-        fmt::format("<section id=\"s{}\">\n<h2>{}</h2>\n{}</section>\n", i, title, fold ? folded(inner[i]) : inner[i]);
+    body += fmt::format("<section id=\"s{}\">\n<h2>{}</h2>\n{}</section>\n", i, title, html_parts(sections[i]));
   }
   const std::string title = html_text(title_of(input));
   return fmt::format(kPage, title, file("report.css"), title, html_part(opening(input)), links, body,

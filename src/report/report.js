@@ -1,5 +1,4 @@
-// Sorts a table by the column whose heading is pressed; unpacks what is folded when it is opened, and opens it before the
-// page is printed.
+// Sorts a table by the column whose heading is pressed, and opens what is folded before the page is printed.
 "use strict";
 const UNITS = { ns: 1e-9, "µs": 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, k: 1e3, M: 1e6 };
 
@@ -32,44 +31,15 @@ function sort(heading, column) {
   body.append(...rows);
 }
 
-function makeSortable(tables) {
-  for (const table of tables)
-    [...table.tHead.rows[0].cells].forEach((heading, column) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.title = "Sort by this column";
-      button.append(...heading.childNodes);
-      button.addEventListener("click", () => sort(heading, column));
-      heading.append(button);
-    });
-}
-
-// The form of packed text is described in report.cpp.
-function unpacked(text) {
-  const bytes = new TextEncoder().encode(text), out = [];
-  const number = (at, digits) => bytes.slice(at, at + digits).reduce((sum, digit) => 60 * sum + digit - 65, 0);
-  for (let i = 0; i < bytes.length; i += 1) {
-    if (bytes[i] !== 126 || bytes[++i] === 126) {
-      out.push(bytes[i]);
-    } else {
-      const from = out.length - number(i + 2, 3), length = number(i, 2) + 8;
-      for (let k = from; k < from + length; ++k) out.push(out[k]);
-      i += 4;
-    }
-  }
-  return new TextDecoder().decode(new Uint8Array(out));
-}
-
-function unpack(details) {
-  const script = details.querySelector("script");
-  if (!script) return;
-  script.outerHTML = unpacked(script.textContent);
-  makeSortable(details.querySelectorAll("table.sortable"));
-}
-
-makeSortable(document.querySelectorAll("table.sortable"));
-for (const details of document.querySelectorAll("details")) details.addEventListener("toggle", () => unpack(details));
+for (const table of document.querySelectorAll("table.sortable"))
+  [...table.tHead.rows[0].cells].forEach((heading, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.title = "Sort by this column";
+    button.append(...heading.childNodes);
+    button.addEventListener("click", () => sort(heading, column));
+    heading.append(button);
+  });
 addEventListener("beforeprint", () => {
-  document.querySelectorAll("details").forEach(unpack);
   for (const details of document.querySelectorAll("details")) details.open = true;
 });
