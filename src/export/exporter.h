@@ -22,18 +22,10 @@ struct Export {
 
 enum class Server { vllm, sglang };
 
-/// What a candidate took in a cell.
-struct TimedCandidate {
-  Cell cell;
-  Candidate candidate;
-  Estimate time;
-};
-
 /// How a server's files are made.
 struct ServingRequest {
   const TunedTable* measured = nullptr;  // whose times count, where the table's winners were joined; null: the table
   const JournalContents* journal = nullptr;       // of its run, for times of other candidates
-  std::vector<TimedCandidate> timed = {};         // beside each other, after the run
   std::vector<std::filesystem::path> bases = {};  // the server's own files, or folders of them
   bool unproven = false;                          // rows too that are not known to be faster than the server's own
   std::string folder = {};                        // before the files' names: "configs/triton_3_6_0/"

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 struct ExportOptions {
   std::string table, format, output, journal, tp, triton;
-  std::vector<std::string> archs, routings, bases, times;
+  std::vector<std::string> archs, routings, bases;
   bool no_cache = false, unproven = false;
 };
 
@@ -48,7 +48,6 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
   add_input(files, "TABLE", options.table);
   add_input(files, "--journal", options.journal);
   for (const std::string& base : options.bases) add_input(files, "--base", base);
-  for (const std::string& times : options.times) add_input(files, "--times", times);
   std::vector<fs::path> paths;
   for (const ExportedFile& file : result.files) {
     if (folder && file.name.empty())
@@ -100,21 +99,6 @@ TunedTable joined(const TunedTable& table, const std::optional<JournalContents>&
   return result;
 }
 
-// The times of candidates in a file of `moetune bench`.
-void read_times(const std::string& file, const TunedTable& table, const Catalog& catalog,
-                std::vector<TimedCandidate>& times) {
-  const Json json = read_json(file);
-  const JsonAt root(json, file);
-  require_schema(root, "bench");
-  if (const std::string device = root["device"]["name"].string(); device != table.device.name)
-    throw machine_error(fmt::format("--times: {} is of {}, the table of {}", file, device, table.device.name));
-  each(root["points"], [&](const JsonAt& point) {
-    if (point["status"].string() == name(Status::ok) && point["contender"].has("candidate"))
-      times.push_back({cell_from_json(point["cell"]), candidate_from_json(point["contender"]["candidate"], catalog),
-                       measurement_from_json(point["measurement"]).time});
-  });
-}
-
 Export serve(Server server, const TunedTable& table, const ExportOptions& options, const Catalog& catalog,
              const Terminal& terminal) {
   ServingRequest request{.measured = &table, .bases = base_files(options.bases), .unproven = options.unproven};
@@ -125,7 +109,6 @@ Export serve(Server server, const TunedTable& table, const ExportOptions& option
       throw request_error(fmt::format("--triton: '{}' is not a version such as 3.6.0", options.triton));
     request.folder = fmt::format("configs/triton_{}/", version);
   }
-  for (const std::string& file : options.times) read_times(file, table, catalog, request.timed);
   const std::optional<JournalContents> journal = find_journal(options.journal, options.table, table, catalog, terminal);
   request.journal = journal ? &*journal : nullptr;
   Export result = export_serving(server, joined(table, journal, options, terminal), request);
@@ -184,9 +167,6 @@ void declare_export(OptionSet& set, ExportOptions& options) {
   set.list("--base", options.bases, "FILE",
            "For vllm and sglang: files that the program bundles for the same layer, or their folder; their rows stay "
            "where no winner is faster");
-  set.list(
-      "--times", options.times, "FILE",
-      "For vllm and sglang: more times of candidates in the table's cells, as 'moetune bench -o FILE' writes them");
   set.flag("--unproven", options.unproven,
            "For vllm and sglang: winners too whose gain over the program's own rows was not measured");
   set.value("--triton", options.triton, "VERSION", "For sglang: put the files into configs/triton_X_Y_Z");

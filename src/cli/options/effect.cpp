@@ -30,7 +30,7 @@ constexpr NoEffect kRules[] = {
     {"check", "--rounds,--patience,--wait,--regime,--time-budget,--device", When::with, "--peers"},
     {"tune", "--mixed-gpus", When::without, "--device", "cuda:all"},
     {"export", "--arch,--no-cache", When::without, "--format", "kernels", true},
-    {"export", "--journal,--base,--times,--unproven", When::without, "--format", "vllm,sglang", true},
+    {"export", "--journal,--base,--unproven", When::without, "--format", "vllm,sglang", true},
     {"export", "--triton", When::without, "--format", "sglang", true},
     {"check", "--reason", When::without, "--update", {}, true},
     {"tune", "--kernel-file,--base,--shared-experts", When::without, "--for", {}, true},

@@ -132,19 +132,16 @@ using LayerKey = std::tuple<std::string, int64_t, int64_t, std::string, int64_t,
 LayerKey key_of_layer(const Layer& layer);
 inline int64_t hidden_size(const Layer& layer) { return layer.projection == Projection::up ? layer.k : layer.n; }
 
-/// Times of rows in the cells of a table: those timed after the run, contenders of robust choices, winners and their
-/// rivals, and the trials of the journal, in this order.
+/// Times of rows in the cells of a table: contenders of robust choices, winners and their rivals, and the trials of the
+/// journal, in this order.
 class ServingTimes {
  public:
   ServingTimes(const TunedTable& table, const ServingRequest& request);
   /// Nothing where the row was not timed in the cell.
   std::optional<Estimate> find(const Cell& cell, const ServingRow& row) const;
-  /// A candidate of the table's pack with these knobs, as text.
-  std::string text_of(const ServingRow& row) const;
 
  private:
   std::map<std::string, std::vector<std::pair<ServingRow, Estimate>>> times_;  // by id
-  Candidate sample_;
 };
 
 /// A row that is worth compiling, and the token counts that it is for.

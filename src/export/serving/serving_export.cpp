@@ -19,7 +19,6 @@ constexpr int64_t kServed = 8192;  // files are exact at least up to so many tok
 struct Tally {
   std::set<int64_t> tuned, down_tuned;     // token counts with a winner's row in the file, in that of down
   std::map<std::string, int64_t> refused;  // reason why the server's own row replaces a winner -> how many
-  std::set<std::string> untimed = {};      // candidates whose times would say more
 };
 constexpr const char *kUntimed = "the times of both rows are not known for all routings",
                      *kNotFaster = "it is not faster by more than the noise for all routings";
@@ -87,7 +86,7 @@ struct Writer {
   }
 
   // Why not to write `ours` for that many tokens; empty where it is faster for every routing of the table.
-  std::string refusal(int64_t tokens, const RowPair& ours, const RowPair& replaced, Tally& tally) const {
+  std::string refusal(int64_t tokens, const RowPair& ours, const RowPair& replaced) const {
     struct Sum {
       double high = 0, low = 0;  // of ours, at most; of what the server runs, at least
       bool timed = true;
@@ -101,8 +100,6 @@ struct Writer {
       Sum& sum = sums[{text(cell.routing), cell.seed}];
       sum.timed = sum.timed && time && other;
       if (time && other) sum.high += time->high, sum.low += other->low;
-      if (!time) tally.untimed.insert(times.text_of(row));
-      if (!other && old.use_tma != true) tally.untimed.insert(times.text_of(launched(old, layer.format)));
     }
     if (std::ranges::any_of(sums,
                             [](const auto& one) { return one.second.timed && one.second.high >= one.second.low; }))
@@ -203,7 +200,7 @@ ServingLayer proven(const Writer& writer, Tally& tally, bool& differs) {
     Tally one;
     const RowPair own = writer.own(tokens), rows = writer.rows(tokens, tokens, own, one);
     if (!one.tuned.empty() || !one.down_tuned.empty())
-      if (const std::string reason = rows == own ? "" : writer.refusal(tokens, rows, own, tally); !reason.empty()) {
+      if (const std::string reason = rows == own ? "" : writer.refusal(tokens, rows, own); !reason.empty()) {
         one = {};
         one.refused[reason] = 1;
       }
@@ -219,7 +216,7 @@ ServingLayer proven(const Writer& writer, Tally& tally, bool& differs) {
   return kept;
 }
 
-void write_layer(Writer writer, Export& result, std::set<std::string>& untimed) {
+void write_layer(Writer writer, Export& result) {
   const std::string file = writer.file_name(false), down_file = writer.file_name(true);
   const std::string path = writer.request.folder + file;
   const auto say = [&](const std::string& sentence) { result.notes.push_back(fmt::format("{}: {}", file, sentence)); };
@@ -232,7 +229,6 @@ void write_layer(Writer writer, Export& result, std::set<std::string>& untimed) 
   Tally tally;
   bool differs = false;
   const ServingLayer kept = proven(writer, tally, differs);
-  untimed.insert(tally.untimed.begin(), tally.untimed.end());
   for (const auto& [reason, count] : tally.refused)
     say(fmt::format("{} {} replaced by {}: {}", count, count == 1 ? "winner is" : "winners are", writer.own_text(),
                     reason));
@@ -268,23 +264,23 @@ void write_layer(Writer writer, Export& result, std::set<std::string>& untimed) 
 }
 
 // A row of another kernel's knobs would replace what the server bundles for its own, and make it slower.
-Error nothing_fits(Server server, const std::vector<std::string>& notes, const std::string& remedy) {
+Error nothing_fits(Server server, const std::vector<std::string>& notes) {
   const std::string_view program = name(server), format = server == Server::vllm ? "vllm" : "sglang";
   const auto says = [&](const char* reason) {
     return std::ranges::any_of(notes, [&](const std::string& note) { return note.find(reason) != std::string::npos; });
   };
-  const bool untimed = !remedy.empty(), slower = says(kNotFaster);
+  const bool untimed = says(kUntimed), slower = says(kNotFaster);
   std::string what =
       untimed || slower
           ? fmt::format("the table has no row that is known to be faster than {}'s own", program)
           : fmt::format("the table has no row for {}'s Triton kernel; knobs of other kernels make it slower", program);
   for (const std::string& note : notes) what += "\n  " + note;
   if (slower && !untimed) return {Exit::no, what, fmt::format("{} needs no file for these layers", program)};
-  if (untimed) return {Exit::no, what, remedy};
-  return {Exit::no, what,
-          fmt::format("tune that kernel, and write its file, with moetune tune --for {} and the model's options "
-                      "(--model, --tp, --dtype)",
-                      format)};
+  return {
+      Exit::no, what,
+      fmt::format("moetune tune --for {} with the model's options (--model, --tp, --dtype) times that kernel's rows "
+                  "beside {}'s own{}",
+                  format, program, untimed ? "; --unproven takes the winners without that" : "")};
 }
 
 // What the knobs mean in the other program.
@@ -314,17 +310,8 @@ Export export_serving(Server server, const TunedTable& table, const ServingReque
   const std::vector<ServingLayer> layers = serving_layers(table, left_out);
   result.notes.insert(result.notes.end(), left_out.begin(), left_out.end());
   const ServingTimes times(request.measured ? *request.measured : table, request);
-  std::set<std::string> untimed;
-  for (const ServingLayer& layer : layers) write_layer({server, table, layer, request, times}, result, untimed);
-  std::string remedy;
-  for (const std::string& candidate : untimed) remedy += fmt::format(" --candidate \"{}\"", candidate);
-  if (!untimed.empty())
-    remedy = fmt::format(
-        "time what is not known beside the winners: moetune bench --table TABLE --pack PACK{} -o "
-        "times.json, and add --times times.json; --unproven takes the winners without that",
-        remedy);
-  if (result.files.empty()) throw nothing_fits(server, result.notes, remedy);
-  if (!untimed.empty() && !request.unproven) result.notes.push_back(remedy);
+  for (const ServingLayer& layer : layers) write_layer({server, table, layer, request, times}, result);
+  if (result.files.empty()) throw nothing_fits(server, result.notes);
   result.notes.push_back(
       fmt::format("put {}; {} reads them before those that it bundles, whose rows they hide{}",
                   server == Server::vllm ? "the files into a folder and name it in VLLM_TUNED_CONFIG_FOLDER"

@@ -200,9 +200,8 @@ ServingTimes::ServingTimes(const TunedTable& table, const ServingRequest& reques
   const JournalContents* const journal = request.journal;
   const auto add = [&](const Cell& cell, const Candidate& candidate, const Estimate& time) {
     if (const auto row = candidate.variant ? serving_row(candidate) : std::nullopt)
-      times_[id(cell)].emplace_back(*row, time), sample_ = candidate;
+      times_[id(cell)].emplace_back(*row, time);
   };
-  for (const TimedCandidate& one : request.timed) add(one.cell, one.candidate, one.time);
   for (const RobustChoice& choice : table.choices)
     for (const Standing& contender : choice.contenders)
       for (size_t cell = 0; cell < choice.cells.size(); ++cell)
@@ -216,13 +215,6 @@ ServingTimes::ServingTimes(const TunedTable& table, const ServingRequest& reques
     for (const Trial& trial : trials->second)
       if (trial.status == Status::ok) add(entry.cell, trial.candidate, trial.measurement.time);
   }
-}
-
-std::string ServingTimes::text_of(const ServingRow& row) const {
-  std::string text = sample_.variant ? sample_.variant->name : "";
-  for (const auto& [knob, value] : kRowKnobs)
-    if (find_value(sample_, knob)) text += fmt::format(" {}={}", knob, row.*value);
-  return text;
 }
 
 std::optional<Estimate> ServingTimes::find(const Cell& cell, const ServingRow& row) const {

@@ -303,18 +303,8 @@ def test_a_base_keeps_its_rows_and_winners_need_proof(room):
     assert all(nearest({int(key): one for key, one in rows.items()}, tokens) == other for tokens in range(1, 136))
     room.write(name, {"16": other})
     assert "the times of both rows are not known" in served_rows(room, name)
-    wanted = "triton_moe BLOCK_SIZE_M=64 BLOCK_SIZE_N=128 BLOCK_SIZE_K=64 GROUP_SIZE_M=1 num_warps=8 num_stages=2"
-    assert f'moetune bench --table TABLE --pack PACK --candidate "{wanted}" -o times.json' in served_rows(room, name)
+    assert "moetune tune --for vllm with the model's options" in served_rows(room, name)
     assert served_rows(room, name, "--unproven")["16"]["BLOCK_SIZE_N"] == 256
-    table = json.loads((SOURCE / "tests/cli/files/tuned/table-triton.json").read_text())
-    points = [{"cell": one["cell"], "status": "ok", "measurement": {**one["measurement"], "median_us": us, "low_us": us, "high_us": us},
-               "contender": {"candidate": {"variant": "triton_moe", "pack": "0123456789ab", **other}}}
-              for one, us in zip(table["entries"], (600, 601))]
-    times = {"schema": "moetune.bench/1", "tool": TOOL, "device": table["device"], "environment": {}, "points": points}
-    room.write("times.json", times)
-    assert served_rows(room, name, "--times", "times.json")["16"]["BLOCK_SIZE_N"] == 256  # 500 and 600 µs
-    room.write("times.json", {**times, "device": {**table["device"], "name": "NVIDIA H100"}})
-    assert "times.json is of NVIDIA H100, the table of NVIDIA H200" in served_rows(room, name, "--times", "times.json")
     room.write("other.json", {"16": other})
     assert "--base other.json: no file of the export has this name" in served_rows(room, "other.json")
     assert "no such file or folder" in served_rows(room, "missing.json")
