@@ -15,7 +15,7 @@ const std::vector<Exporter>& exporters() {
        "SGLang's fused MoE configurations, with a second file for the down projection; untuned counts keep its default",
        nullptr, Server::sglang},
       {"csv", "one row an entry, for spreadsheets and data frames", export_csv},
-      {"markdown", "tables by layer, for people", export_markdown},
+      {"markdown", "tables by layer, for people, as tune prints them", nullptr},
       {"runtime", "a compact JSON for programs that pick kernels: knobs, cubin and time of each cell", export_runtime},
       {"kernels", "a folder of cubins and a library that launches them from C, C++, Python and PyTorch", nullptr},
   };

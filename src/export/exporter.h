@@ -34,14 +34,12 @@ struct ServingRequest {
 struct Exporter {
   std::string_view format;  // "vllm"
   std::string_view description;
-  Export (*write)(const TunedTable&) = nullptr;  // null for servers and for kernels: cli/commands/export_kernels.h
+  Export (*write)(const TunedTable&) = nullptr;  // null for servers, and for what cli/commands/export.cpp makes
   std::optional<Server> server = {};
 };
 
 /// One row an entry, the same columns in every table; quoting after RFC 4180, lines end in a line feed.
 Export export_csv(const TunedTable& table);
-/// Tables by layer, with uncertainty.
-Export export_markdown(const TunedTable& table);
 /// Cells and robust choices with knobs, cubin and time, without rows and rivals: configs/schema/runtime.json.
 Export export_runtime(const TunedTable& table);
 /// Throws Exit::request, with the place, for a file that is not one.

@@ -1,4 +1,4 @@
-// CSV and Markdown.
+// CSV.
 #include "export/exporter.h"
 
 #include <algorithm>
@@ -91,58 +91,6 @@ TEST(Csv, CpuWinnersFillTheirOwnKnobs) {
   auto fields = record(table, 0);
   EXPECT_EQ(fields["threads"], "2");
   EXPECT_EQ(fields["warps"], "");
-}
-
-TEST(Markdown, IsTheGoldenText) {
-  TunedTable table = sample::small_table();
-  table.entries.push_back(sample::entry(sample::cell(sample::qwen_up(), 4096), sample::mma(128, 256, 64, 8, 3), 812.5));
-  sample::expect_golden("table.md", export_markdown(sample::toys(table)).files[0].text);
-}
-
-TEST(Markdown, HasASectionALayer) {
-  const TunedTable table = sample::table({sample::entry(sample::cell(sample::qwen_up(), 16), sample::mma(16), 1),
-                                          sample::entry(sample::cell(sample::qwen_down(), 16), sample::mma(16), 1),
-                                          sample::entry(sample::cell(sample::qwen_up(), 64), sample::mma(16), 1)});
-  const std::string text = export_markdown(table).files[0].text;
-  size_t sections = 0;
-  for (size_t at = 0; (at = text.find("\n## ", at)) != std::string::npos; ++at) ++sections;
-  EXPECT_EQ(sections, 2u);
-  EXPECT_TRUE(holds(text, "## qwen3-30b-a3b up, fwd bf16: 128 experts, top 8, n 1536, k 2048\n"));
-}
-
-TEST(Markdown, NamesNeverBecomeMarkup) {
-  TunedTable table = sample::small_table();
-  const std::string name = "m<img src=x onerror=alert(1)>&|\n# y";
-  table.device.name = name;
-  for (Entry& entry : table.entries) {
-    entry.cell.shape.layer.model = name;
-    for (Rival& rival : entry.rivals) rival.name = name + rival.name;
-    if (!entry.skipped.empty()) entry.skipped = name;
-  }
-  const std::string text = export_markdown(table).files[0].text;
-  EXPECT_FALSE(holds(text, "<img"));
-  EXPECT_FALSE(holds(text, "\n# y"));
-  EXPECT_TRUE(holds(text, "# Tuned on m&lt;img src=x onerror=alert(1)&gt;&amp;\\| # y"));
-  EXPECT_TRUE(holds(text, "## m&lt;img src=x onerror=alert(1)&gt;&amp;\\| # y up"));
-}
-
-TEST(Markdown, AnEmptyTableSaysSo) {
-  EXPECT_TRUE(holds(export_markdown(sample::table()).files[0].text, "The table has no entries.\n"));
-}
-
-TEST(Markdown, TellsWhatUnevenRowsCost) {
-  const auto entry = [](const std::string& routing, double us) {
-    return sample::entry(sample::cell(sample::small_up(), 64, routing), sample::mma(32), us);
-  };
-  const std::string text =
-      export_markdown(sample::table({entry("balanced", 10), entry("single", 11), entry("zipf:1", 13)})).files[0].text;
-  EXPECT_TRUE(holds(
-      text, "\n|     64 | single   |  128 |            2/4 |     2.00 |   100.0 % | 11.0 µs | 0.04766 | +10.0 % |\n"))
-      << text;
-  EXPECT_TRUE(holds(
-      text,
-      "\nLoss is how much longer a launch takes than with balanced rows: +20.0 % on average, +30.0 % at the most.\n"))
-      << text;
 }
 
 }  // namespace

@@ -315,12 +315,5 @@ TEST(ServingOfChoices, EveryTokenCountHasTheChoiceOfItsRange) {
   EXPECT_FALSE(holds(notes, "of several entries")) << notes;
 }
 
-TEST(MarkdownOfChoices, TellsRangesAndRegrets) {
-  const std::string page = find_exporter("markdown").write(chosen_table()).files.at(0).text;
-  EXPECT_TRUE(holds(page, "## Robust choices")) << page;
-  EXPECT_TRUE(holds(page, "| 33 and more | " + text(mma(64)))) << page;
-  EXPECT_FALSE(holds(find_exporter("markdown").write(sample::small_table()).files.at(0).text, "Robust"));
-}
-
 }  // namespace
 }  // namespace moetune

@@ -5,6 +5,8 @@
 
 #include "cli/commands/command.h"
 #include "cli/commands/export_kernels.h"
+#include "cli/tables/choosing.h"
+#include "cli/tables/winners.h"
 #include "export/exporter.h"
 #include "export/serving/serving.h"
 #include "record/layer.h"
@@ -121,20 +123,33 @@ Export serve(Server server, const TunedTable& table, const ExportOptions& option
   return result;
 }
 
+// What `tune -v` prints.
+Export markdown_of(const TunedTable& table) {
+  const Style style{.format = Format::markdown, .columns = 0, .verbose = true};
+  const std::string results = results_text(table, style),
+                    choices = headed_tables_text(choice_tables(table, false), style);
+  Export result;
+  result.files.push_back({"", fmt::format("# Tuned on {} ({})\n\n{}{}{}\n{}\n", markdown_text(table.device.name),
+                                          name(table.regime), results, choices.empty() ? "" : "\n", choices,
+                                          markdown_text(answer(table, table.entries.size())))});
+  return result;
+}
+
 Exit run_export(ExportOptions options, const Invocation& invocation) {
   if (options.output == "-") options.output.clear();
   const Exporter& exporter = find_exporter(options.format);
   const Catalog catalog;
   const TunedTable table = picked(read_table(options.table, catalog), options, invocation.terminal);
-  if (!exporter.write && !exporter.server)
+  if (exporter.format == "kernels")
     return export_kernels(with_layers(table),
                           {.table = options.table,
                            .output = options.output,
                            .archs = arch_names(options.archs),
                            .cache = !options.no_cache},
                           catalog, invocation.terminal);
-  const Export result =
-      exporter.server ? serve(*exporter.server, table, options, catalog, invocation.terminal) : exporter.write(table);
+  const Export result = exporter.server  ? serve(*exporter.server, table, options, catalog, invocation.terminal)
+                        : exporter.write ? exporter.write(table)
+                                         : markdown_of(table);
   for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
   if (result.files.empty())
     throw Error(Exit::no, fmt::format("{}: no entry of the table can be written as {}", options.table, options.format));

@@ -53,7 +53,7 @@ def test_a_choice_for_each_token_count_is_kept_told_and_found(room):
     assert ask(room, 8, "zipf:1", "--prefer-choice")["choice"] == first
     assert "| choice |" in room.ok("lookup", TABLE, *LAYER, "--tokens", "10", "--routing", "balanced").stdout
     assert ",choice," in room.ok("lookup", TABLE, *LAYER, "--tokens", "10", "--format", "csv").stdout
-    assert "## Robust choices" in room.ok("export", TABLE).stdout
+    assert "### Robust choices of least worst regret\n" in room.ok("export", TABLE).stdout
 
 
 def test_a_bucket_loss_merges_token_counts(room):

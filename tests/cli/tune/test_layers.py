@@ -40,7 +40,7 @@ def test_exports_and_reports_tell_of_it(room):
     _, table = tune(room)
     layer, = table["layers"]
     markdown = room.ok("export", TABLE).stdout
-    assert "## Layers: up and down tuned as one" in markdown and "| down alone" in markdown
+    assert "| up, then down" in markdown and "| down alone" in markdown
     up, down = csv.DictReader(io.StringIO(room.ok("export", TABLE, "--format", "csv").stdout))
     assert up["layer_us"] == down["layer_us"] != ""
     assert float(up["layer_part_us"]) == layer["up"]["measurement"]["median_us"]

@@ -39,7 +39,7 @@ def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted
     quiet = planted.run(*command, "--resume", "-q", "--format", "markdown", "--require-quiet", env=noise)
     assert quiet.returncode == 4 and "warning: " + words in quiet.stderr
     exported = planted.ok("export", "moetune-table.json", "--format", "markdown").stdout
-    assert "(too noisy to trust)" in exported and "- custom/up/fwd/bf16/t8/uniform/e4/top2/n64/k64: other programs" in exported
+    assert "(too noisy to trust)" in exported and "1 of 1 cell is too noisy to trust: custom/up/fwd/bf16/t8/uniform/e4" in exported
     row, = csv.DictReader(io.StringIO(planted.ok("export", "moetune-table.json", "--format", "csv").stdout))
     assert row["untrusted"] == entry["untrusted"]
 
