@@ -29,10 +29,4 @@ void add_verdict(Fields& fields, const Verdict* verdict);
 /// RFC 4180 with line feeds at line ends. `columns` names them where there are no rows; its values don't matter.
 std::string csv_text(const Fields& columns, const std::vector<Fields>& rows);
 
-/// A row an item, whose fields `fields_of(item)` gives.
-template <typename Item, typename FieldsOf>
-std::string csv_of(const std::vector<Item>& items, FieldsOf fields_of) {
-  return csv_text(fields_of(Item{}), mapped(items, fields_of));
-}
-
 }  // namespace moetune

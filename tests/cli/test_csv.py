@@ -1,9 +1,6 @@
-"""CSV of every command: numbers alone, the unit in the header, the same columns for the same thing."""
+"""CSV: numbers alone, the unit in the header, the same columns for the same thing."""
 import csv
 import io
-import os
-
-import pytest
 
 from conftest import CANDIDATE, CPU, LAYER, TINY
 
@@ -41,15 +38,6 @@ def test_csv_of_bench(room):
     assert illegal["status"] == "illegal" and "GPUs" in illegal["reason"] and illegal["median_us"] == illegal["tflops"] == ""
 
 
-def test_csv_of_verify(room):
-    rows = rows_of(room.ok("verify", *TINY, "--candidate", CANDIDATE, "--repeat-for", "10ms", "--format", "csv"))
-    row, = rows
-    assert list(row)[:len(CELL)] == CELL
-    assert row["status"] == "ok" and row["reason"] == "" and row["mismatches"] == "0"
-    assert number(row, "elements") == 2 * 16 * 64 and number(row, "max_ulps") < 4
-    assert number(row, "repeated_launches") > 1 and row["different_launches"] == "0"
-
-
 def test_csv_of_lookup(room):
     table = room.made_table(tokens=(8, 16))
     result = room.run("lookup", table, *LAYER, "--tokens", "8,32", "--routing", "balanced", "--format", "csv")
@@ -62,38 +50,11 @@ def test_csv_of_lookup(room):
     assert result.returncode == 1 and row["match"] == "none" and row["variant"] == row["median_us"] == row["table_id"] == ""
 
 
-def test_csv_of_compile(room):
-    compiled = ["compile", *LAYER, "--candidate", "simt block_m=16 block_n=64 block_k=16"]
-    if room.run(*compiled).returncode != 0:
-        pytest.skip("no NVRTC here")
-    row, = rows_of(room.ok(*compiled, "--format", "csv", "-o", "cubins"))
-    assert row["arch"] == "sm_90a" and row["id"] == "custom/up/fwd/bf16/t256/uniform/e4/top2/n64/k64"
-    assert (row["variant"], row["block_m"], row["status"], row["spill_bytes"]) == ("simt", "16", "ok", "0")
-    assert number(row, "registers") > 0 and number(row, "block_threads") > 0 and number(row, "compile_seconds") >= 0
-    assert number(row, "shared_bytes") >= 0 and row["from_cache"] in ("true", "false")
-    assert os.path.exists(room.path / row["file"])
-
-
-def test_csv_of_a_dry_run(room):
-    rows = rows_of(room.ok("tune", *CPU, *LAYER, "--tokens", "8,16", "--set", "block_m=8,7", "--dry-run", "--format", "csv"))
-    assert [row["tokens"] for row in rows] == ["8", "16"]
-    for row in rows:
-        assert list(row)[1:1 + len(CELL)] == CELL
-        assert number(row, "candidates") == number(row, "legal") + number(row, "pruned")
-        assert number(row, "legal") == number(row, "pruned") > 0 and "block_m" in row["pruned_because"]
-
-
-def test_csv_of_devices_has_numbers(room):
-    for row in rows_of(room.ok("list", "devices", "--format", "csv")):
-        assert number(row, "memory_bytes") > 1e8 and "memory" not in row
-    assert "memory_bytes" not in room.ok("list", "devices").stdout
-
-
 def test_csv_quotes_as_rfc_4180_says(room):
     room.write("suite.json", {"schema": "moetune.suite/1",
                               "cells": [{"experts": 4, "top_k": 2, "n": 64, "k": 64, "routing": "trace:q\"uoted.json"}]})
     (room.path / "q\"uoted.json").write_text('{"experts": 4, "top_k": 2, "tokens": 6, "layers": {"x, y": [6, 3, 2, 1]}}')
-    result = room.ok("tune", *CPU, "--suite", "suite.json", "--dry-run", "--format", "csv")
+    result = room.ok("tune", *CPU, "--suite", "suite.json", "--max-candidates", "1", "-q", "--format", "csv")
     row, = rows_of(result)
     assert row["routing"] == "trace:q\"uoted.json#x, y"
     assert '"trace:q""uoted.json#x, y"' in result.stdout

@@ -58,7 +58,7 @@ def test_compile_says_why_nothing_is_legal(room, arguments, words):
 @pytest.mark.parametrize("command, said", [
     (["compile", *LAYER, "--show-unit", "-o", "cubins"], "error: --output has no effect with --show-unit"),
     (["compile", *LAYER, "--show-unit", "--format", "json"], "warning: --format has no effect with --show-unit"),
-    (["list", "models", "--show", "mixtral-8x7b", "--format", "csv"], "warning: --format has no effect with --show"),
+    (["list", "models", "--show", "mixtral-8x7b", "--format", "json"], "warning: --format has no effect with --show"),
     (["doctor", *CPU, "--quick", "--no-cache"], "warning: --no-cache has no effect with --quick"),
     (["tune", *TINY, "--mixed-gpus", "--dry-run"], "warning: --mixed-gpus has no effect without --device cuda:all"),
     (["tune", *TINY, "--at-once", "7", "--dry-run"], "warning: --at-once has no effect on a cpu"),
@@ -216,8 +216,6 @@ def test_a_space_too_large_to_list_is_searched(room):
     plan = room.ok(*searching, "--dry-run").stdout
     assert "The space is searched without a list of its candidates" in plan
     assert "legal" not in json.loads(room.ok(*searching, "--dry-run", "--format", "json").stdout)["cells"][0]
-    header, row = room.ok(*searching, "--dry-run", "--format", "csv").stdout.splitlines()
-    assert dict(zip(header.split(","), row.split(",")))["candidates"] == ""
     room.ok(*searching, "--max-candidates", "4", "-q")
     assert len([line for line in room.journal() if line["kind"] == "trial"]) >= 4
 

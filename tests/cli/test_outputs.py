@@ -245,7 +245,8 @@ def test_a_hyphen_is_standard_output(room):
     for command in (["verify", *TINY], ["bench", *TINY, "--rounds", "1"]):
         result = room.ok(*command, "-o", "-")
         assert json.loads(result.stdout)["schema"] == f"moetune.{command[0]}/1"
-        assert "--output - and --format csv both ask for standard output" in room.error(2, *command, "-o", "-", "--format", "csv")
+        words = [*command, "-o", "-", "--format", "markdown"]
+        assert "--output - and --format markdown both ask for standard output" in room.error(2, *words)
     assert json.loads(room.ok("merge", table, table, "-o", "-").stdout)["schema"] == "moetune.table/1"
     assert room.ok("export", table, "--format", "csv", "-o", "-").stdout.startswith("device,")
     for command in (["tune", *TINY, "-o"], ["tune", *TINY, "--journal"], ["check", table, *CPU, "--junit"],

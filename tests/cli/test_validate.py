@@ -1,10 +1,8 @@
 """validate: what a file is, whether it is valid, and that it refuses what configs/schema refuses."""
 import copy
-import csv
 import functools
 import hashlib
 import importlib.util
-import io
 import json
 import random
 
@@ -194,9 +192,8 @@ def test_files_of_other_formats(room):
     room.write("config.json", '{"model_type": "moe", "num_experts": 8, "num_experts_per_tok": 2, "hidden_size": 64, '
                               '"moe_intermediate_size": 32, "scale": NaN}')
     room.write("dense.json", {"model_type": "dense", "hidden_size": 64})
-    rows = csv.DictReader(io.StringIO(room.run("validate", "rows.csv", "wrong.csv", "loads.json", "config.json", "dense.json",
-                                               "--format", "csv").stdout))
-    found = {row["file"]: (row["kind"], row["result"]) for row in rows}
+    text = room.run("validate", "rows.csv", "wrong.csv", "loads.json", "config.json", "dense.json", "--format", "json").stdout
+    found = {file["file"]: (file["kind"], file["result"]) for file in json.loads(text)["files"]}
     assert found == {"rows.csv": ("routing", "valid"), "wrong.csv": ("routing", "invalid"),
                      "loads.json": ("routing", "valid"), "config.json": ("model", "valid"),
                      "dense.json": ("model", "invalid")}

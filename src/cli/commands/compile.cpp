@@ -3,7 +3,6 @@
 
 #include "base/hash.h"
 #include "cli/commands/command.h"
-#include "record/fields.h"
 #include "variant/pack/pack.h"
 #include "variant/space/space.h"
 #ifdef MOETUNE_HAS_CUDA
@@ -183,27 +182,8 @@ std::string kernels_text(const std::vector<ListedKernel>& kernels, const Style& 
   return headed_tables_text(tables, style) + bullets(reasons, style);
 }
 
-Fields fields_of(const ListedKernel& kernel) {
-  const CompileResult& result = kernel.result;
-  Fields row = {{"arch", kernel.target}};
-  add_cell(row, kernel.cell);
-  add_candidate(row, &kernel.candidate);
-  const auto add = [&](std::string_view column, int64_t value) { row.emplace_back(column, std::to_string(value)); };
-  row.emplace_back("status", name(result.status));
-  row.emplace_back("reason", result.reason);
-  add("block_threads", kernel.plan.threads);
-  add("registers", result.registers);
-  add("spill_bytes", result.spill_bytes);
-  add("shared_bytes", kernel.plan.shared_bytes);
-  add("static_shared_bytes", result.static_shared_bytes);
-  row.emplace_back("compile_seconds", number_field(result.seconds, 4));
-  row.emplace_back("from_cache", boolean_field(result.from_cache));
-  row.emplace_back("file", kernel.file);
-  return row;
-}
-
 Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormats);
+  const Format format = parse_format(options.format, kFormatsButCsv);
   const std::vector<std::string> targets = arch_names(options.archs, {"sm_90a"});
   if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
@@ -229,8 +209,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
                        {"tool", tool_json(invocation.argv)},
                        {"arch", targets.front()},
                        {"results", json_list(all)}}));
-  if (format == Format::csv) print(csv_of(all, fields_of));
-  if (format == Format::text || format == Format::markdown)
+  else
     print(kernels_text(all, style_of(format, invocation.terminal, options.verbose)));
   if (format == Format::text)
     print(fmt::format("\n{} compiled{}.{}\n", counted(static_cast<int64_t>(all.size()) - failed, "kernel"),
@@ -253,7 +232,7 @@ void declare_compile(OptionSet& set, CompileOptions& options) {
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.value("--threads", options.threads, "N", "Compile N kernels at a time [all cores]");
   set.value("-o,--output", options.output, "DIR", "Write the cubins and their C++ text to this folder");
-  declare_format(set, options.format, kFormats);
+  declare_format(set, options.format, kFormatsButCsv);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates");
   set.flag("-q,--quiet", options.quiet, "No progress");
 }

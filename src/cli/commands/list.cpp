@@ -185,13 +185,12 @@ void narrow(Json& items) {
   }
 }
 
-// People read sizes with their unit, spreadsheets numbers whose unit is in the header.
-Grid grid_of(const Json& items, Format format) {
+// People read sizes with their unit, programs numbers.
+Grid grid_of(const Json& items) {
   Grid grid;
   for (const Json& item : items)
     for (const auto& field : item.items()) {
-      const std::string plain = field.key() + "_bytes";
-      if (format == Format::csv ? item.contains(plain) : field.key().ends_with("_bytes")) continue;
+      if (field.key().ends_with("_bytes")) continue;
       const auto known = [&](const Column& column) { return column.title == field.key(); };
       if (std::none_of(grid.columns.begin(), grid.columns.end(), known))
         grid.columns.push_back({field.key(), field.value().is_number()});
@@ -205,7 +204,7 @@ Grid grid_of(const Json& items, Format format) {
 }
 
 Exit run_list(const ListOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormats);
+  const Format format = parse_format(options.format, kFormatsButCsv);
   const Lister& lister = listers()[place_of_word("list", options.what, list_topics())];
   if (!options.show.empty()) return show(lister, options.show), Exit::yes;
   Json items = lister.list(Catalog(options.packs));
@@ -216,7 +215,7 @@ Exit run_list(const ListOptions& options, const Invocation& invocation) {
                        {"what", options.what},
                        {"items", items}}));
   else
-    print(table_text(grid_of(items, format), format, invocation.terminal));
+    print(grid_text(grid_of(items), style_of(format, invocation.terminal)));
   return Exit::yes;
 }
 
@@ -225,7 +224,7 @@ void declare_list(OptionSet& set, ListOptions& options) {
   set.value("--show", options.show, "NAME", "Print a file: of models, routings, spaces, suites or schemas",
             shown_names);
   declare_packs(set, options.packs);
-  declare_format(set, options.format, kFormats);
+  declare_format(set, options.format, kFormatsButCsv);
 }
 
 }  // namespace

@@ -131,7 +131,8 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
                        {"table", options.table},
                        {"regime", name(table.regime)},
                        {"answers", json_list(all, answer)}}));
-  if (format == Format::csv) print(csv_of(all, [&](const Found& found) { return fields_of(table, found); }));
+  const auto row = [&](const Found& found) { return fields_of(table, found); };
+  if (format == Format::csv) print(csv_text(row({}), mapped(all, row)));
   if (format == Format::text || format == Format::markdown)
     print(answers_text(table, all, style_of(format, invocation.terminal, options.verbose)));
   if (format == Format::text)

@@ -282,10 +282,9 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
   plan.journal = options.journal;
   plan.forecast = forecast_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
                                options.resume);
-  const Format format = parse_format(options.format, kFormats);
-  print(format == Format::json  ? pretty_json(plan_json(plan, request.tool))
-        : format == Format::csv ? csv(plan)
-                                : plan_text(plan, style_of(format, invocation.terminal)));
+  const Format format = parse_format(options.format, kFormatsButCsv);
+  print(format == Format::json ? pretty_json(plan_json(plan, request.tool))
+                               : plan_text(plan, style_of(format, invocation.terminal)));
   require_candidates(request.cells, request.space, backend->device(), "");  // as the run would
   return Exit::yes;
 }
@@ -366,7 +365,7 @@ Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
 }
 
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
-  parse_format(options.format, kFormats);
+  parse_format(options.format, options.dry_run ? kFormatsButCsv : kFormats);
   for (const std::string& text : model_notes(options.cells)) note(invocation.terminal, text);
   std::optional<ServedRun> served;
   if (!options.served.program.empty()) {

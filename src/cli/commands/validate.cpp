@@ -143,13 +143,11 @@ Json to_json(const Judged& judged) {
   return json;
 }
 
-Grid grid_of(const std::vector<Judged>& all, bool faults) {
+Grid grid_of(const std::vector<Judged>& all) {
   Grid grid{{{"file"}, {"kind"}, {"version", true}, {"result"}}, {}};
-  if (faults) grid.columns.insert(grid.columns.end(), {{"fault"}, {"hint"}});
   for (const Judged& one : all) {
     const std::string version = one.version > 0 ? std::to_string(one.version) : "";
     grid.rows.push_back({one.file, one.kind, version, one.result});
-    if (faults) grid.rows.back().insert(grid.rows.back().end(), {one.fault, one.hint});
   }
   return grid;
 }
@@ -165,7 +163,7 @@ std::string faults_text(const std::vector<Judged>& all, const Style& style) {
 }
 
 Exit run_validate(const ValidateOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormats);
+  const Format format = parse_format(options.format, kFormatsButCsv);
   const Catalog catalog;
   std::vector<Judged> all;
   for (const std::string& path : options.files)
@@ -174,9 +172,8 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
     print(pretty_json(
         {{"schema", "moetune.validate/1"}, {"tool", tool_json(invocation.argv)}, {"files", json_list(all)}}));
   } else {
-    std::string text = table_text(grid_of(all, format == Format::csv), format, invocation.terminal);
-    if (format != Format::csv) text += faults_text(all, style_of(format, invocation.terminal));
-    print(text);
+    const Style style = style_of(format, invocation.terminal);
+    print(grid_text(grid_of(all), style) + faults_text(all, style));
     if (format == Format::text)
       print(fmt::format("\n{} of {} valid.\n", std::ranges::count(all, kValid, &Judged::result),
                         counted(all.size(), "file")));
@@ -193,7 +190,7 @@ void declare_validate(OptionSet& set, ValidateOptions& options) {
   set.arguments(
       "FILES", options.files,
       "Tables, journals, recordings, spaces, suites, results, ...; or folders: of a pack, of an export, of JSON files");
-  declare_format(set, options.format, kFormats);
+  declare_format(set, options.format, kFormatsButCsv);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include "cli/commands/command.h"
 #include "cli/signals.h"
-#include "record/fields.h"
 #include "variant/space/space.h"
 
 namespace moetune {
@@ -193,22 +192,6 @@ Json to_json(const EntrantResult& finding, const DeviceOptions& device) {
   return json;
 }
 
-Fields fields_of(const EntrantResult& finding) {
-  const bool ran = finding.verdict.elements > 0;
-  const auto& repetition = finding.repetition;
-  Fields row;
-  add_cell(row, finding.cell);
-  add_candidate(row, &finding.entrant.contender.candidate);
-  row.emplace_back("status", name(finding.status));
-  row.emplace_back("reason", finding.reason);
-  row.emplace_back("elements", ran ? std::to_string(finding.verdict.elements) : "");
-  row.emplace_back("mismatches", ran ? std::to_string(finding.verdict.mismatches) : "");
-  add_verdict(row, ran ? &finding.verdict : nullptr);
-  row.emplace_back("repeated_launches", repetition ? std::to_string(repetition->launches) : "");
-  row.emplace_back("different_launches", repetition ? std::to_string(repetition->different) : "");
-  return row;
-}
-
 // For people: everything where there is little, else what failed; what was pruned and why; the reasons of failures and
 // how to repeat them; the answer in a sentence, last.
 std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Style& style) {
@@ -233,15 +216,12 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
                {"pruned", Json(verdicts.pruned)},     {"points", Json::array()}};
   for (const EntrantResult& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
   if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
-  const Format format = parse_format(options.format, kFormats);
+  const Format format = parse_format(options.format, kFormatsButCsv);
   const Style style = style_of(format, invocation.terminal, options.verbose);
   write_outputs({[&] {
-                   print(
-                       format == Format::json ? pretty_json(json)
-                       : format == Format::csv
-                           ? csv_of(verdicts.findings, [](const EntrantResult& finding) { return fields_of(finding); })
-                       : format == Format::text ? summary(verdicts, options.device, style)
-                                                : markdown(verdicts, style));
+                   print(format == Format::json   ? pretty_json(json)
+                         : format == Format::text ? summary(verdicts, options.device, style)
+                                                  : markdown(verdicts, style));
                  },
                  [&] {
                    if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
@@ -251,7 +231,7 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
 Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
   const Catalog catalog(options.device.packs);
-  parse_format(options.format, kFormats);
+  parse_format(options.format, kFormatsButCsv);
   const Filter filter(options.cells.filter);
   if (options.contenders.table.empty()) options.cells.filter.clear();  // candidates may hold it where ids do not
   std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal);
@@ -327,7 +307,7 @@ void declare_verify(OptionSet& set, VerifyOptions& options) {
   set.value("--repeat-for", options.repeat_for, "TIME",
             "Launch correct candidates again for TIME in total; every result must equal the first bit for bit");
   set.value("-o,--output", options.output, "FILE", "Write the verdicts as JSON; - is standard output");
-  declare_format(set, options.format, kFormats);
+  declare_format(set, options.format, kFormatsButCsv);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates");
   set.flag("-q,--quiet", options.quiet, "No progress");
 }

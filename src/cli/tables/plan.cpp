@@ -7,7 +7,6 @@
 
 #include "base/text/grid.h"
 #include "base/text/units.h"
-#include "record/fields.h"
 
 namespace moetune {
 
@@ -51,27 +50,6 @@ Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const De
     plan.items.push_back({cell, figures(problem.routing), std::move(listed)});
   }
   return plan;
-}
-
-std::string csv(const Plan& plan) {
-  const auto fields_of = [&](const Plan::Item& item, const CellForecast& forecast) {
-    Fields row = {{"device", plan.device.name}};
-    add_cell(row, item.cell);
-    add_figures(row, item.figures);
-    const std::vector<std::string> told = counts(item);
-    row.emplace_back("candidates", told[0]);
-    row.emplace_back("legal", told[2]);
-    row.emplace_back("pruned", told[1]);
-    const Grid reasons = pruned_grid(item.listed ? item.listed->pruned : std::map<std::string, int64_t>{});
-    row.emplace_back("pruned_because", reasons.rows.empty() ? "" : reasons.rows.front().front());
-    row.emplace_back("trials", std::to_string(forecast.trials));
-    row.emplace_back("estimated_seconds", number_field(forecast.seconds, 3));
-    row.emplace_back("estimated_by", by(plan.forecast));
-    return row;
-  };
-  std::vector<Fields> rows;
-  for (size_t i = 0; i < plan.items.size(); ++i) rows.push_back(fields_of(plan.items[i], plan.forecast.cells.at(i)));
-  return csv_text(fields_of({}, {}), rows);
 }
 
 Json plan_json(const Plan& plan, const Json& tool) {

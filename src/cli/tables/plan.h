@@ -30,9 +30,6 @@ Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const De
 std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan);
 
 Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
-/// One row per cell: the cell, its figures, counts of candidates (empty where not counted), and the most frequent
-/// reason for pruning.
-std::string csv(const Plan& plan);
 /// Cells under their layers, then pruned reasons with their counts, then the files, as text or as Markdown.
 std::string plan_text(const Plan& plan, const Style& style);
 

@@ -40,10 +40,6 @@ Format parse_format(const std::string& word, const std::vector<Format>& known) {
   return known[place_of_word("--format", word, mapped(known, word_of))];
 }
 
-std::string table_text(const Grid& grid, Format format, const Terminal& terminal) {
-  return format == Format::csv ? csv(grid) : grid_text(grid, style_of(format, terminal));
-}
-
 void keep_in_spite(const Terminal& terminal, const std::function<void()>& report) {
   try {
     report();
