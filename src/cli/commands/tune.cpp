@@ -157,20 +157,6 @@ Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   return files;
 }
 
-// Finals of older journals lack what they found: the table beside them has it.
-void take_entries_of(const fs::path& output, const Catalog& catalog, JournalContents& before) {
-  std::error_code error;
-  if (before.decided.size() == before.final_seconds.size() || !fs::exists(output, error)) return;
-  try {
-    const TunedTable table = read_table(output, catalog);
-    require_mergeable("tables", {before.header.device, before.header.environment, before.header.regime},
-                      {table.device, table.environment, table.regime});
-    for (const Entry& entry : table.entries)
-      if (before.final_seconds.contains(id(entry.cell))) before.decided.try_emplace(id(entry.cell), entry);
-  } catch (const Error&) {  // the cells are decided again
-  }
-}
-
 // A resumed run goes on with its own table, and keeps the robust choices in it.
 void go_on_with_table(const fs::path& output, const Catalog& catalog, const JournalContents& journal, Whole& whole,
                       KeptFile& file) {
@@ -201,7 +187,6 @@ Journal open_journal(const TuneOptions& options, const JournalHeader& header, Jo
     if (is_all_gpus(options.device) && same_model(before.header.device, now.device))
       now.device.id = before.header.device.id;
     require_resumable(before.header, now);
-    take_entries_of(options.output, options.catalog, before);
     journal.go_on();
     return journal;
   }
