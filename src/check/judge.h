@@ -175,9 +175,6 @@ std::string mean_text(const CheckResult& result);
 /// The result of a check in a sentence.
 std::string sentence(const CheckResult& result);
 
-/// A table for people, then the result in a sentence, then the fault if there is one.
-std::string markdown(const CheckResult& result);
-
 /// When and where a check ran, and how long.
 struct CheckRun {
   std::string timestamp;  // its begin, UTC: "2026-11-23T01:26:06"

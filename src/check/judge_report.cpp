@@ -1,5 +1,5 @@
-// What `check` found: for people in Markdown, for a shell as an exit code, for continuous integration in JUnit XML, in
-// JSON of github-action-benchmark and in annotations of GitHub Actions.
+// What `check` found: in sentences, for a shell as an exit code, for continuous integration in JUnit XML, in JSON of
+// github-action-benchmark and in annotations of GitHub Actions. Its tables: cli/tables/check_output.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,12 +58,6 @@ std::string worst_text(const std::vector<CellFinding>& findings) {
 }
 
 bool mean_regressed(const CheckResult& result) { return result.mean && result.mean->finding == Finding::regressed; }
-
-// Control characters, which XML 1.0 cannot hold, and bytes that are not UTF-8 are made printable first.
-std::string escaped(const std::string& text) {
-  // Attributes don't preserve white space.
-  return replaced(printable(text), "&<>\"'\n\t", {"&amp;", "&lt;", "&gt;", "&quot;", "&apos;", " ", " "});
-}
 
 // Escapes what would end a workflow command; in its title commas and colons too.
 std::string command_text(const std::string& text, bool title) {
@@ -181,37 +175,6 @@ std::string sentence(const CheckResult& result) {
                      slower > 0 ? fmt::format(", except {} whose control is slower too", slower) : "");
 }
 
-std::string markdown(const CheckResult& result) {
-  Grid grid{{{"cell"}, {"before", true}, {"now", true}, {"change", true}, {"finds", true}, {"by"}, {"verdict"}}, {}};
-  std::vector<const CellFinding*> ordered;
-  for (const CellFinding& finding : result.findings) ordered.push_back(&finding);
-  std::ranges::stable_sort(ordered, std::greater(), [](const CellFinding* finding) { return severity(*finding); });
-  for (const CellFinding* one : ordered) {
-    const double before = compared_seconds(*one, result);
-    grid.rows.push_back({finding_id(*one), before > 0 ? format_time(before) : "",
-                         was_measured(*one) ? format_time(one->now.time.value) : "", change_text(*one),
-                         detectable_text(*one), judged_by(*one, result), std::string(name(one->finding))});
-  }
-  std::string text = markdown(grid);
-  for (const Finding bad : {Finding::regressed, Finding::failed, Finding::wrong_result}) {
-    const std::string word = "| " + markdown_text(name(bad));
-    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size())
-      text.replace(at, word.size(), "| **" + markdown_text(name(bad)) + "**");
-  }
-  const std::vector<std::string> told = reasons(result);
-  for (const std::string& reason : told)
-    text += (&reason == told.data() ? "\n- " : "- ") + markdown_text(reason) + "\n";
-  text +=
-      result.against.empty()
-          ? "\nBefore is the table's time, scaled by how much longer the control named under 'by' takes now; 'time': "
-            "it is not scaled."
-          : "\nThe change is that of the time here to the time with " + markdown_text(result.against) +
-                (result.same_rounds ? ", measured in the same rounds." : ", measured then.");
-  text += " A slowdown of the size under 'finds' would have been found with a chance of 95 %.\n";
-  if (const std::string mean = mean_text(result); !mean.empty()) text += mean + "\n";
-  return text + markdown_text(sentence(result)) + "\n" + cut_short(result.fault);
-}
-
 std::string junit_xml(const CheckResult& result, const CheckRun& run) {
   const std::string open_kind = run.undecided == Undecided::fail ? "error" : "skipped";
   std::map<std::string, size_t> counts;
@@ -219,13 +182,14 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run) {
   const auto add = [&](const std::string& name, double seconds, const std::string& kind, const std::string& type,
                        const std::string& message) {
     ++counts[kind];
-    cases += fmt::format("  <testcase classname=\"moetune.check\" name=\"{}\" time=\"{:.3f}\"", escaped(name), seconds);
+    cases +=
+        fmt::format("  <testcase classname=\"moetune.check\" name=\"{}\" time=\"{:.3f}\"", html_text(name), seconds);
     if (kind.empty()) {
       cases += "/>\n";
       return;
     }
     const std::string typed = kind == "skipped" ? "" : fmt::format(" type=\"{}\"", type);
-    cases += fmt::format(">\n    <{} message=\"{}\"{}/>\n  </testcase>\n", kind, escaped(message), typed);
+    cases += fmt::format(">\n    <{} message=\"{}\"{}/>\n  </testcase>\n", kind, html_text(message), typed);
   };
   for (const CellFinding& finding : result.findings) {
     const std::string type(name(finding.finding));
@@ -245,7 +209,7 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run) {
       "<testsuite name=\"moetune check\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3f}\" "
       "timestamp=\"{}\" hostname=\"{}\">\n{}</testsuite>\n",
       result.findings.size() + (result.mean ? 1 : 0) + (result.fault.empty() ? 0 : 1), counts["failure"],
-      counts["error"], counts["skipped"], run.seconds, escaped(run.timestamp), escaped(run.hostname), cases);
+      counts["error"], counts["skipped"], run.seconds, html_text(run.timestamp), html_text(run.hostname), cases);
 }
 
 Json benchmark_json(const CheckResult& result) {

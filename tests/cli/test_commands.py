@@ -254,7 +254,7 @@ def test_check_of_a_slowed_program_is_exit_1(planted):
     suite = xml.etree.ElementTree.parse(planted.path / "check.xml").getroot()
     assert len(list(suite.iter("testcase"))) == 1 and len(list(suite.iter("failure"))) == 1
     summary = (planted.path / "check.md").read_text()
-    assert summary.startswith("### moetune check ") and "threshold " in summary and "regressed" in summary
+    assert summary.startswith("# moetune check ") and "threshold " in summary and "regressed" in summary
 
 
 @pytest.mark.timing
@@ -318,7 +318,7 @@ def test_check_appends_the_step_summary(room):
     room.run("check", "moetune-table.json", *CPU, "--threshold", "90%",
              env={"GITHUB_STEP_SUMMARY": str(room.path / "summary.md")})
     text = (room.path / "summary.md").read_text()
-    assert text.startswith("before\n") and "| cell" in text
+    assert text.startswith("before\n# moetune check ") and " before | " in text
 
 
 @pytest.mark.parametrize("threshold", ["-5%", "0", "abc", "500%", "%"])

@@ -30,7 +30,7 @@ inline constexpr Content bench{"result of moetune bench", "moetune.bench/"};
 inline constexpr Content verify{"result of moetune verify", "moetune.verify/"};
 inline constexpr Content check{"result of moetune check", "moetune.check/"};
 inline constexpr Content junit{"JUnit file of moetune check", {}, "<?xml", "moetune"};
-inline constexpr Content summary{"Markdown file of moetune check", {}, "### moetune check", {}, "| cell"};
+inline constexpr Content summary{"Markdown file of moetune check", {}, "# moetune check", {}, "### moetune check"};
 inline constexpr Content benchmark{"benchmark file of moetune check", {}, "[", "\"unit\"", "[]"};
 inline constexpr Content history{"history of moetune check", "moetune.history/"};
 inline constexpr Content csv{"CSV file of moetune export", {}, "device,regime,id,"};

@@ -67,7 +67,7 @@ void write_named(const std::string& path, const std::string& text) {
 // Of a job summary, which may have several checks.
 std::string heading(const CheckResult& result, const CheckContext& context) {
   const std::string against = result.against.empty() ? "" : " against " + result.against;
-  return fmt::format("### moetune check {}\n\n", markdown_text(context.table_file + against)) +
+  return fmt::format("# moetune check {}\n\n", markdown_text(context.table_file + against)) +
          markdown_text(fmt::format("{}, threshold {:g} %", context.device.name, 100 * result.threshold)) + ".\n\n";
 }
 
@@ -156,9 +156,12 @@ std::string tune_again(const Json& tool) {
 }  // namespace
 
 std::string findings_text(const CheckResult& result, const Style& style) {
+  const bool markdown = style.format == Format::markdown;
+  std::vector<CellFinding> ordered = result.findings;
+  std::ranges::stable_partition(ordered, is_no, &CellFinding::finding);
   const bool named = std::ranges::any_of(result.findings, [](const auto& one) { return !one.kernel.empty(); });
   std::vector<HeadedTable> tables;
-  for (const auto& layer : by_layer(result.findings)) {
+  for (const auto& layer : by_layer(ordered)) {
     std::vector<Column> columns = {{"before", true}, {"now", true}, {"change", true}, {"finds", true}};
     if (named) columns.insert(columns.begin(), {"kernel"});
     Grid grid = cell_grid(columns);
@@ -168,18 +171,25 @@ std::string findings_text(const CheckResult& result, const Style& style) {
     for (const CellFinding* one : layer) add_row(grid, one->cell, row_of(*one, result, named, style.verbose));
     tables.push_back({{title(layer[0]->cell.shape)}, std::move(grid)});
   }
-  std::string out = headed_tables_text(tables, style) + bullets(reasons(result), style);
+  std::string out = headed_tables_text(tables, style);
+  for (const Finding bad : {Finding::regressed, Finding::failed, Finding::wrong_result}) {
+    const std::string word = markdown_text(name(bad));
+    for (size_t at = 0; markdown && (at = out.find("| " + word, at)) != std::string::npos; at += word.size() + 6)
+      out.replace(at + 2, word.size(), "**" + word + "**");
+  }
+  out += bullets(reasons(result), style);
   if (!out.empty()) out += "\n";
-  if (const std::string words = legend(result); !words.empty()) out += paragraph(words, style);
-  if (const std::string words = mean_text(result); !words.empty()) out += paragraph(words, style);
-  return out + paragraph(sentence(result), style) + cut_short(result.fault, one_line);
+  for (const std::string& words : {legend(result), mean_text(result), sentence(result)})
+    if (!words.empty()) out += paragraph(markdown ? markdown_text(words) : words, style);
+  return out + cut_short(result.fault, markdown ? markdown_text : one_line);
 }
 
 void report(const CheckResult& result, const CheckRun& run, const CheckContext& context, const CheckOutputs& outputs,
             const Terminal& terminal) {
   const char* github = std::getenv("GITHUB_ACTIONS");
   const bool annotate = outputs.annotate || (github && std::string_view(github) == "true");
-  const std::string summary = heading(result, context) + markdown(result), json = pretty_json(to_json(result, context));
+  const std::string summary = heading(result, context) + findings_text(result, {.format = Format::markdown}),
+                    json = pretty_json(to_json(result, context));
   write_outputs({[&] {
                    if (outputs.format == "json") print(json);
                    if (outputs.format == "markdown") print(summary);

@@ -27,8 +27,8 @@ struct CheckContext {
   std::string next;        // the command to run next, or empty
 };
 
-/// Tables by layer, the reasons of findings that are not good, and the answer in a sentence, last. A verbose style
-/// tells what each change is measured by and all knobs of the winners.
+/// Tables by layer, regressions, failures and wrong results first, the reasons of findings that are not good, and the
+/// answer in a sentence, last. A verbose style tells what each change is measured by and all knobs of the winners.
 std::string findings_text(const CheckResult& result, const Style& style);
 
 /// Writes everything that was asked for, standard output first: it needs no disk. An output that fails doesn't prevent

@@ -1,9 +1,11 @@
-// What `check` advises, by what it found.
+// What `check` prints and advises, by what it found.
 #include "cli/tables/check_output.h"
 
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "check/findings.h"
+#include "golden.h"
 
 namespace moetune {
 namespace {
@@ -35,6 +37,18 @@ struct Asked {
         {.bench = {"moetune", "bench", "--table", "t.json"}, .verify = {"moetune", "verify", "--table", "t.json"}});
   }
 };
+
+TEST(CheckMarkdown, IsTheGoldenText) {
+  expect_golden("check/golden/check.md", findings_text(everything(), {.format = Format::markdown}));
+}
+
+TEST(CheckMarkdown, NamesTheOtherProgram) {
+  const std::string text = findings_text({.findings = {finding(Finding::equivalent)}, .against = "old [moetune](x)*"},
+                                         {.format = Format::markdown});
+  EXPECT_NE(text.find("Before is the time with old [moetune\\](x)\\*, measured in the same rounds."),
+            std::string::npos)
+      << text;
+}
 
 TEST(Advice, MoreRoundsLeaveTheUsersOwnOptions) {
   Asked asked;
@@ -76,13 +90,15 @@ TEST(Advice, WhatTheTableLacksIsTunedAgain) {
 TEST(Advice, ARegressionIsLookedAt) {
   CellFinding bad;
   bad.finding = Finding::regressed;
-  EXPECT_EQ(Asked{}.about({bad, open(Remedy::rounds)}), "Next: moetune bench --table t.json --projection up --op fwd --tokens 0 --routing uniform");
+  EXPECT_EQ(Asked{}.about({bad, open(Remedy::rounds)}),
+            "Next: moetune bench --table t.json --projection up --op fwd --tokens 0 --routing uniform");
 }
 
 TEST(Advice, AWrongResultIsVerified) {
   CellFinding slow, wrong;
   slow.finding = Finding::regressed, wrong.finding = Finding::wrong_result;
-  EXPECT_EQ(Asked{}.about({slow, wrong}), "Next: moetune verify --table t.json --projection up --op fwd --tokens 0 --routing uniform");
+  EXPECT_EQ(Asked{}.about({slow, wrong}),
+            "Next: moetune verify --table t.json --projection up --op fwd --tokens 0 --routing uniform");
 }
 
 TEST(Advice, ThereIsNoneWhereNothingHelps) {

@@ -141,7 +141,7 @@ def test_check_tries_every_output_after_one_that_fails(room):
     assert not (room.path / "a.json").exists()
     assert "<testcase" in (room.path / "c.xml").read_text()
     for name in ("c.md", "summary.md"):
-        assert (room.path / name).read_text().startswith("### moetune check ")
+        assert (room.path / name).read_text().startswith("# moetune check ")
 
 
 def test_check_names_every_output_that_fails(room):
