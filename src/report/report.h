@@ -6,12 +6,10 @@
 #include "record/history.h"
 #include "record/journal/journal.h"
 #include "record/table/table.h"
-#include "variant/catalog.h"
 
 namespace moetune {
 
 struct ReportInput {
-  const Catalog* catalog = nullptr;                  // that the table was read with
   const TunedTable* table = nullptr;                 // null: a page of the history alone
   const JournalContents* journal = nullptr;          // of the run that made the table; null = none
   const Peers* peers = nullptr;                      // measured on the table's device in its regime; null = none

@@ -1,35 +1,24 @@
-// How fast the search found the best; candidates that failed, were never finished, or were pruned, and why.
+// How fast the search found the best; candidates that failed or were never finished, and why.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <set>
 
-#include "base/embedded.h"
 #include "base/text/units.h"
 #include "record/table/table.h"
 #include "report/report_content.h"
-#include "variant/space/space.h"
 
 namespace moetune {
 namespace {
 
 constexpr size_t kMostReasons = 40;
-constexpr int64_t kDrawn = 20000;  // candidates of a layer
 
 struct Count {
   int64_t times = 0;
   std::set<std::string> places = {};
   std::string example = {};
-  void add(int64_t more, const std::string& place) { times += more, places.insert(place); }
 };
-
-template <typename Key>
-std::vector<std::pair<Key, Count>> most_first(const std::map<Key, Count>& found) {
-  std::vector<std::pair<Key, Count>> sorted(found.begin(), found.end());
-  std::ranges::stable_sort(sorted, std::ranges::greater(), [](const auto& item) { return item.second.times; });
-  return sorted;
-}
 
 ReportPart faults(const ReportInput& input) {
   std::map<std::pair<std::string, std::string>, Count> found;
@@ -39,12 +28,14 @@ ReportPart faults(const ReportInput& input) {
     for (const Trial& trial : *trials) {
       if (trial.status == Status::ok) continue;
       Count& count = found[{std::string(name(trial.status)), trial.reason}];
-      count.add(1, id(entry.cell)), count.example = text(trial.candidate);
+      ++count.times, count.places.insert(id(entry.cell)), count.example = text(trial.candidate);
     }
   }
   ReportPart part{.heading = "Candidates that failed",
                   .grid = {{{"status"}, {"reason"}, {"trials", true}, {"cells", true}, {"example"}}, {}}};
-  for (const auto& [fault, count] : most_first(found)) {
+  std::vector<std::pair<std::pair<std::string, std::string>, Count>> sorted(found.begin(), found.end());
+  std::ranges::stable_sort(sorted, std::ranges::greater(), [](const auto& item) { return item.second.times; });
+  for (const auto& [fault, count] : sorted) {
     if (part.grid.rows.size() == kMostReasons) break;
     part.grid.rows.push_back(
         {fault.first, fault.second, std::to_string(count.times), std::to_string(count.places.size()), count.example});
@@ -75,52 +66,6 @@ ReportPart counts(const ReportInput& input) {
     part.grid.rows.push_back({id(entry.cell), std::to_string(entry.legal), std::to_string(entry.measured),
                               std::to_string(entry.failed), state});
   }
-  return part;
-}
-
-// The journal's space without the variants that were not tried; nothing where it came from a file of the user's.
-std::optional<SearchSpace> space_of(const JournalContents& journal, const Catalog& catalog) {
-  const std::string& name = journal.header.space;
-  const SearchSpace whole = whole_space(catalog);
-  const std::vector<std::string> known = embedded_names("configs/spaces/");
-  if (name != whole.name && std::ranges::find(known, name) == known.end()) return {};
-  std::set<std::string> tried;
-  for (const auto& [cell, trials] : journal.trials)
-    for (const Trial& trial : trials) tried.insert(trial.candidate.variant->name);
-  SearchSpace space = name == whole.name ? whole : load_space(name, catalog);
-  std::erase_if(space.variants, [&](const VariantSpace& part) { return !tried.contains(part.variant->name); });
-  return space;
-}
-
-// Reasons of all layers together, the most frequent first.
-ReportPart pruned(const ReportInput& input) {
-  const JournalHeader& header = input.journal->header;
-  ReportPart part{.heading = "Candidates that were pruned"};
-  const std::optional<SearchSpace> space = space_of(*input.journal, *input.catalog);
-  if (!space) {
-    part.paragraphs.push_back(fmt::format(
-        "The space {} is a file: moetune tune --dry-run with the options of the run shows what is pruned and why.",
-        header.space));
-    return part;
-  }
-  int64_t total = 0, legal = 0;
-  std::map<std::string, Count> found;
-  for (const auto& entries : by_shape(*input.table)) {
-    const Shape& shape = entries[0]->cell.shape;
-    const Enumeration drawn = draw(*space, shape, input.table->device, kDrawn, header.seed, kDrawn);
-    total += drawn.total, legal += std::ssize(drawn.legal);
-    for (const auto& [reason, count] : drawn.pruned) found[reason].add(count, title(shape));
-  }
-  part.paragraphs.push_back(fmt::format(
-      "Up to {} random candidates of the space {} for each layer: {} in all, {} of them legal. Variants that were not "
-      "tried are left out, and values from --set are not known here.",
-      kDrawn, header.space, total, legal));
-  part.grid.columns = {{"pruned because"}, {"candidates", true}, {"share", true}, {"layers", true}};
-  for (const auto& [reason, count] : most_first(found))
-    part.grid.rows.push_back(
-        {reason, std::to_string(count.times),
-         fmt::format("{:.2f} %", 100 * static_cast<double>(count.times) / static_cast<double>(total)),
-         std::to_string(count.places.size())});
   return part;
 }
 
@@ -171,14 +116,13 @@ Figure progress(const Cell& cell, const std::vector<Trial>& trials, const std::v
 }  // namespace
 
 ReportSection failure_section(const ReportInput& input) {
-  ReportSection section{"Failed and pruned", {counts(input)}};
+  ReportSection section{"Failed candidates", {counts(input)}};
   if (!input.journal) {
     section.parts.push_back({.paragraphs = {no_journal()}});
     return section;
   }
   section.parts.push_back(faults(input));
   if (auto part = unfinished(input)) section.parts.push_back(std::move(*part));
-  section.parts.push_back(pruned(input));
   return section;
 }
 

@@ -3,7 +3,6 @@
 
 #include <regex>
 
-#include "built_in.h"
 #include "record/sample.h"
 #include "report/report_content.h"
 
@@ -87,8 +86,8 @@ struct Inputs {
   TunedTable table = small_table();
   JournalContents contents = journal();
   Peers others = peers();
-  ReportInput all() const { return {&built_in(), &table, &contents, &others}; }
-  ReportInput alone() const { return {&built_in(), &table, nullptr, nullptr}; }
+  ReportInput all() const { return {&table, &contents, &others}; }
+  ReportInput alone() const { return {&table, nullptr, nullptr}; }
 };
 
 // Candidates are toys and their space is a file.
@@ -166,19 +165,11 @@ TEST(Report, ATrialThatWasRepeatedCountsOnceByItsLastTime) {
   EXPECT_EQ(at(block_section(inputs.all()).parts[1].grid, "16", "block_n 64"), "best (1)");
 }
 
-TEST(Report, PrunedCandidatesAreThoseOfTheVariantsTried) {
-  Inputs inputs;
-  const Grid grid = grid_with(failure_section(inputs.all()), "pruned because");
-  ASSERT_FALSE(grid.rows.empty());
-  inputs.contents.header.space = "my-space.json";
-  EXPECT_TRUE(holds(all_text(failure_section(inputs.all())), "The space my-space.json is a file"));
-}
-
 TEST(Report, RoutingCountsExpertsByTheirRows) {
   TunedTable table = small_table();
   table.entries.resize(1);
   table.entries[0].m_sizes = {0, 1, 3, 28};
-  const Grid grid = grid_with(routing_section({&built_in(), &table, nullptr, nullptr}), "experts by rows");
+  const Grid grid = grid_with(routing_section({&table, nullptr, nullptr}), "experts by rows");
   EXPECT_EQ(grid.rows[0].back(), "0: 1, 1: 1, 2-3: 1, 16-31: 1");
 }
 
@@ -186,8 +177,8 @@ TEST(Report, AnEmptyTableIsAReportToo) {
   const TunedTable table = sample::table();
   const JournalContents contents = journal();
   for (const JournalContents* journal : {static_cast<const JournalContents*>(nullptr), &contents}) {
-    EXPECT_TRUE(holds(report_markdown({&built_in(), &table, journal, nullptr}), "0 of 0 cells have a winner."));
-    EXPECT_TRUE(holds(report_html({&built_in(), &table, journal, nullptr}), "The table has no entries."));
+    EXPECT_TRUE(holds(report_markdown({&table, journal, nullptr}), "0 of 0 cells have a winner."));
+    EXPECT_TRUE(holds(report_html({&table, journal, nullptr}), "The table has no entries."));
   }
 }
 

@@ -57,7 +57,7 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
     peers = read_peers(options.peers);
     require_comparable(*peers, table.device.name, table.regime, "--peers", "the table's");
   }
-  const ReportInput input{&catalog, tabled ? &table : nullptr, journal ? &*journal : nullptr, peers ? &*peers : nullptr,
+  const ReportInput input{tabled ? &table : nullptr, journal ? &*journal : nullptr, peers ? &*peers : nullptr,
                           history.empty() ? nullptr : &history};
   const std::string text = markdown ? report_markdown(input) : report_html(input);
   if (to_standard_output) {

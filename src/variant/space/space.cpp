@@ -305,15 +305,14 @@ void require_listable(const SearchSpace& space, const DeviceInfo& device) {
   for (const VariantSpace* part : parts_for(space, device)) size(*part, kMaxCandidates);
 }
 
-Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed,
-                 int64_t most) {
+Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed) {
   const std::vector<const VariantSpace*> parts = parts_for(space, device);
   int64_t total = 0;
   for (const VariantSpace* part : parts) total += size(*part, kMaxSize);
   Enumeration result;
   std::set<Candidate> known;
   Shuffle shuffle(total, seed);
-  for (int64_t looked = 0; looked < most && static_cast<int64_t>(result.legal.size()) < count; ++looked) {
+  for (int64_t looked = 0; looked < kMaxCandidates && std::ssize(result.legal) < count; ++looked) {
     std::optional<int64_t> index = shuffle.next();
     if (!index) break;
     auto part = parts.begin();

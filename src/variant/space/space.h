@@ -69,10 +69,9 @@ bool is_listable(const SearchSpace& space, const DeviceInfo& device, std::option
 void require_listable(const SearchSpace& space, const DeviceInfo& device);
 
 /// Candidates at random, by `seed` alone, none twice, until `count` legal ones are found, the space is used up or
-/// `most` were looked at; total and pruned count those drawn. A larger `count` gives the same ones and
+/// five million were looked at; total and pruned count those drawn. A larger `count` gives the same ones and
 /// others after them. Shapes with the same legal candidates give the same.
-Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed,
-                 int64_t most = 5'000'000);
+Enumeration draw(const SearchSpace& space, const Shape& shape, const DeviceInfo& device, int64_t count, uint64_t seed);
 
 /// Looks for legal candidates once for consecutive cells of the same shape: legality doesn't depend on rows.
 class CandidateSource {
