@@ -18,7 +18,6 @@ namespace {
 
 struct Sizes {
   int64_t tokens, layers, top_k;
-  bool flat;  // two dimensions: no layers
 };
 
 Sizes sizes_of(const NpyArray& array, const std::string& where) {
@@ -27,7 +26,7 @@ Sizes sizes_of(const NpyArray& array, const std::string& where) {
   if (!flat && shape.size() != 3)
     throw request_error(fmt::format("{}: has {} dimensions", where, shape.size()),
                         "expected [tokens, layers, top_k] or [tokens, top_k]");
-  const Sizes sizes{shape[0], flat ? 1 : shape[1], shape.back(), flat};
+  const Sizes sizes{shape[0], flat ? 1 : shape[1], shape.back()};
   if (std::count(shape.begin(), shape.end(), 0) > 0)
     throw request_error(fmt::format("{}: a shape of ({}) records nothing", where, fmt::join(shape, ", ")));
   if (sizes.tokens < sizes.layers)
@@ -50,8 +49,7 @@ std::vector<int32_t> ids_of(const NpyArray& array, const std::string& bytes, con
   ids.reserve(static_cast<size_t>(sizes.tokens * sizes.top_k));
   for (int64_t token = 0; token < sizes.tokens; ++token)
     for (int64_t slot = 0; slot < sizes.top_k; ++slot) {
-      const int64_t flat_index[] = {token, slot}, index[] = {token, layer, slot};
-      const int64_t id = element(array, bytes, sizes.flat ? std::span<const int64_t>(flat_index) : index);
+      const int64_t id = element(array, bytes, (token * sizes.layers + layer) * sizes.top_k + slot);
       if (id < 0 || id >= kMaxExperts)
         throw request_error(
             fmt::format("{}: token {}, layer {}, slot {}: {} is not an expert", where, token, layer, slot, id),
@@ -103,11 +101,10 @@ void read_descr(std::string_view header, const std::string& where, NpyArray& arr
                       "save it with array.astype('<i4')");
 }
 
-bool read_fortran_order(std::string_view header, const std::string& where) {
-  const std::string_view value = value_of(header, "fortran_order", where);
-  if (value.starts_with("True")) return true;
-  if (value.starts_with("False")) return false;
-  throw request_error(fmt::format("{}: fortran_order must be True or False", where));
+void require_c_order(std::string_view header, const std::string& where) {
+  if (!value_of(header, "fortran_order", where).starts_with("False"))
+    throw request_error(fmt::format("{}: the array is in Fortran order", where),
+                        "save it with numpy.ascontiguousarray(array)");
 }
 
 std::vector<int64_t> read_shape(std::string_view header, const std::string& where) {
@@ -126,28 +123,14 @@ std::vector<int64_t> read_shape(std::string_view header, const std::string& wher
   return shape;
 }
 
-// Elements of the shape; nothing where the number, or a stride beside a size of 0, does not fit.
+// Elements of the shape; nothing where the number does not fit.
 std::optional<int64_t> element_count(const std::vector<int64_t>& shape) {
   int64_t count = 1;
-  bool empty = false;
   for (const int64_t size : shape) {
-    empty |= size == 0;
-    if (size == 0) continue;
-    if (count > std::numeric_limits<int64_t>::max() / 8 / size) return std::nullopt;
+    if (size > 0 && count > std::numeric_limits<int64_t>::max() / 8 / size) return std::nullopt;
     count *= size;
   }
-  return empty ? 0 : count;
-}
-
-// For shapes whose elements can be counted: no product overflows.
-void set_strides(bool fortran, NpyArray& array) {
-  const size_t dimensions = array.shape.size();
-  array.strides.assign(dimensions, 1);
-  for (size_t i = 1; i < dimensions; ++i) {
-    const size_t here = fortran ? i : dimensions - 1 - i;
-    const size_t inner = fortran ? here - 1 : here + 1;
-    array.strides[here] = array.strides[inner] * array.shape[inner];
-  }
+  return count;
 }
 
 }  // namespace
@@ -188,7 +171,7 @@ NpyArray read_npy(const std::string& bytes, const std::string& where) {
   const std::string_view header = std::string_view(bytes).substr(8 + length_bytes, length);
   read_descr(header, where, array);
   array.shape = read_shape(header, where);
-  const bool fortran = read_fortran_order(header, where);
+  require_c_order(header, where);
   const std::optional<int64_t> count = element_count(array.shape);
   const uint64_t found = bytes.size() - array.data;
   if (!count || static_cast<uint64_t>(*count) * array.item_bytes != found)
@@ -197,15 +180,12 @@ NpyArray read_npy(const std::string& bytes, const std::string& where) {
                     fmt::join(array.shape, ", "),
                     count ? std::to_string(static_cast<uint64_t>(*count) * array.item_bytes) : "too many", found),
         count && static_cast<uint64_t>(*count) * array.item_bytes < found ? "" : "it may have been cut off");
-  set_strides(fortran, array);
   return array;
 }
 
-int64_t element(const NpyArray& array, const std::string& bytes, std::span<const int64_t> index) {
-  int64_t at = 0;
-  for (size_t i = 0; i < index.size(); ++i) at += index[i] * array.strides[i];
+int64_t element(const NpyArray& array, const std::string& bytes, int64_t index) {
   const uint64_t value =
-      little_endian(bytes, array.data + static_cast<size_t>(at) * array.item_bytes, array.item_bytes);
+      little_endian(bytes, array.data + static_cast<size_t>(index) * array.item_bytes, array.item_bytes);
   // Two's complement of fewer bits: move the sign to the top and back.
   const int unused = static_cast<int>(64 - 8 * array.item_bytes);
   return array.is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);

@@ -44,11 +44,10 @@ TEST_P(NpyTypes, AreDecoded) {
   const auto [descr, bytes] = GetParam();
   const std::string file = npy(descr, "(2, 2)", elements({0, 100, 7, -2}, bytes));
   const NpyArray array = read_npy(file, "t.npy");
-  const int64_t first[] = {0, 1}, second[] = {1, 0}, last[] = {1, 1};
-  EXPECT_EQ(element(array, file, first), 100);
-  EXPECT_EQ(element(array, file, second), 7);
+  EXPECT_EQ(element(array, file, 1), 100);
+  EXPECT_EQ(element(array, file, 2), 7);
   const bool is_signed = descr[1] == 'i';
-  EXPECT_EQ(element(array, file, last), is_signed || bytes == 8 ? -2 : (int64_t{1} << (8 * bytes)) - 2);
+  EXPECT_EQ(element(array, file, 3), is_signed || bytes == 8 ? -2 : (int64_t{1} << (8 * bytes)) - 2);
 }
 INSTANTIATE_TEST_SUITE_P(Types, NpyTypes,
                          testing::Values(std::tuple{"|u1", 1}, std::tuple{"|i1", 1}, std::tuple{"<u2", 2},
@@ -60,11 +59,6 @@ TEST(Npy, ReadsAllVersions) {
     EXPECT_EQ(read_npy(npy("<i2", "(1, 3)", elements({1, 2, 3}, 2), false, version), "t.npy").shape,
               (std::vector<int64_t>{1, 3}));
   EXPECT_EQ(header_refusal(npy("<i2", "(1,)", elements({1}, 2), false, 4)), "t.npy: .npy format version 4 is unknown");
-}
-TEST(Npy, KnowsBothOrders) {
-  EXPECT_EQ(read_npy(npy("|u1", "(2, 3, 4)", std::string(24, 'x')), "t").strides, (std::vector<int64_t>{12, 4, 1}));
-  EXPECT_EQ(read_npy(npy("|u1", "(2, 3, 4)", std::string(24, 'x'), true), "t").strides,
-            (std::vector<int64_t>{1, 2, 6}));
 }
 TEST(Npy, RefusesOtherTypes) {
   for (const char* descr : {">i2", "<f4", "|O", "|b1", "<c8", "<i3"}) {
@@ -106,7 +100,7 @@ TEST(Npy, RefusesHeadersThatLackAKey) {
   EXPECT_EQ(header_refusal(file), "t.npy: the .npy header has no 'shape'");
   file = npy("|u1", "(1,)", "1");
   file.replace(file.find("False"), 5, "Maybe");
-  EXPECT_EQ(header_refusal(file), "t.npy: fortran_order must be True or False");
+  EXPECT_EQ(header_refusal(file), "t.npy: the array is in Fortran order");
   file = npy("|u1", "(1,)", "1");
   EXPECT_EQ(error_of([&] { read_npy("\x93NUMPY\x02" + number(0, 1) + number(0xffffffff, 4) + "{}", "t.npy"); }).what,
             "t.npy: the file ends within its header");
@@ -133,12 +127,10 @@ TEST(NpyTrace, ReadsTokensLayersAndSlots) {
   EXPECT_EQ(trace.layers[2].name, "2");
   EXPECT_EQ(trace.layers[2].tokens, 3);
 }
-TEST(NpyTrace, ReadsFortranOrderAsTheSameArray) {
-  // [2 tokens, 2 layers, 2 slots]: C order 0..7 with slots fastest; Fortran order has tokens fastest.
-  const Trace c = read_array(npy("|u1", "(2, 2, 2)", elements({0, 1, 2, 3, 4, 5, 6, 7}, 1)));
-  const Trace fortran = read_array(npy("|u1", "(2, 2, 2)", elements({0, 4, 2, 6, 1, 5, 3, 7}, 1), true));
-  EXPECT_EQ(fortran.layers[0].topk_ids, c.layers[0].topk_ids);
-  EXPECT_EQ(fortran.layers[1].topk_ids, c.layers[1].topk_ids);
+TEST(NpyTrace, RefusesFortranOrderWithTheRemedy) {
+  const Caught error = error_of([] { read_array(npy("|u1", "(1, 2)", elements({0, 1}, 1), true)); });
+  EXPECT_EQ(error.what, "t.npy: the array is in Fortran order");
+  EXPECT_EQ(error.hint, "save it with numpy.ascontiguousarray(array)");
 }
 TEST(NpyTrace, ReadsTwoDimensionsAsOneLayer) {
   const Trace trace = read_array(npy("<i8", "(3, 2)", elements({0, 1, 1, 2, 2, 0}, 8)), 16, 2);
@@ -170,13 +162,11 @@ TEST(NpyTrace, TellsPaddingAndHugeIds) {
   EXPECT_EQ(npy_refusal(npy("<u8", "(1, 1)", elements({-5}, 8))),
             "t.npy: token 0, layer 0, slot 0: -5 is not an expert");
 }
-TEST(Npy, CountsTheElementsOfAShapeBeforeItsStrides) {
-  for (const bool fortran : {false, true})
-    for (const char* shape : {"(4294967296, 4294967296, 4294967296)", "(0, 4294967296, 4294967296, 4294967296)",
-                              "(4294967296, 4294967296, 4294967296, 0)"}) {
-      const std::string told = header_refusal(npy("|u1", shape, "12", fortran));
-      EXPECT_EQ(told, fmt::format("t.npy: a shape of {} asks for too many bytes of data, the file has 2", shape));
-    }
+TEST(Npy, CountsTheElementsOfAShape) {
+  EXPECT_EQ(header_refusal(npy("|u1", "(4294967296, 4294967296, 4294967296)", "12")),
+            "t.npy: a shape of (4294967296, 4294967296, 4294967296) asks for too many bytes of data, the file has 2");
+  EXPECT_EQ(header_refusal(npy("|u1", "(0, 4294967296)", "12")),
+            "t.npy: a shape of (0, 4294967296) asks for 0 bytes of data, the file has 2");
 }
 TEST(NpyTrace, RefusesOtherDimensionsAndNothing) {
   EXPECT_EQ(npy_refusal(npy("|u1", "(2,)", "12")), "t.npy: has 1 dimensions");
