@@ -2,7 +2,7 @@
 import csv
 import io
 
-from conftest import CANDIDATE, CPU, LAYER, TINY
+from conftest import CANDIDATE, CPU, TINY
 
 CELL = ["id", "model", "projection", "op", "dtype", "scales", "out_dtype", "fast_sums",
         "experts", "top_k", "n", "k", "tp", "ep", "zero_experts", "permute_x", "permute_y", "by_slot",
@@ -36,18 +36,6 @@ def test_csv_of_bench(room):
         assert number(row, "tflops") > 0 and number(row, "tbps") > 0 and number(row, "baseline_speedup") > 0
     assert baseline["baseline"] == "loop" and baseline["variant"] == "" and number(baseline, "baseline_speedup") == 1
     assert illegal["status"] == "illegal" and "GPUs" in illegal["reason"] and illegal["median_us"] == illegal["tflops"] == ""
-
-
-def test_csv_of_lookup(room):
-    table = room.made_table(tokens=(8, 16))
-    result = room.run("lookup", table, *LAYER, "--tokens", "8,32", "--routing", "balanced", "--format", "csv")
-    exact, nearest = rows_of(result)
-    assert (exact["match"], nearest["match"]) == ("exact", "nearest")
-    assert exact["table_id"] == exact["id"] and number(exact, "median_us") == 10
-    assert nearest["table_id"].split("/")[4] == "t16" and nearest["explanation"] != ""
-    result = room.run("lookup", table, "--experts", "8", "--top-k", "2", "--n", "64", "--k", "64", "--format", "csv")
-    row, = rows_of(result)
-    assert result.returncode == 1 and row["match"] == "none" and row["variant"] == row["median_us"] == row["table_id"] == ""
 
 
 def test_csv_quotes_as_rfc_4180_says(room):

@@ -3,7 +3,6 @@
 
 #include "cli/commands/command.h"
 #include "cli/tables/winners.h"
-#include "record/fields.h"
 #include "record/layer.h"
 
 namespace moetune {
@@ -83,27 +82,8 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
   return headed_tables_text(tables, style) + bullets(reasons, style);
 }
 
-Fields fields_of(const TunedTable& table, const Found& found) {
-  const Answer& answer = found.answer;
-  const std::optional<Entry> entry = answered(answer);
-  Fields row;
-  add_cell(row, found.cell);
-  row.emplace_back("match", name(answer.match));
-  row.emplace_back("table_device", table.device.name);
-  row.emplace_back("table_id", answer.entry ? id(answer.entry->cell) : "");
-  const Distance distance = answer.distance.value_or(Distance{});
-  row.emplace_back("distance", answer.distance ? number_field(distance.total()) : "");
-  row.emplace_back("log_tokens_distance", answer.distance ? number_field(distance.tokens) : "");
-  row.emplace_back("log_skew_distance", answer.distance ? number_field(distance.skew) : "");
-  add_candidate(row, entry ? &entry->candidate : nullptr);
-  add_measurement(row, entry && answer.choice == nullptr ? &entry->measurement : nullptr);
-  row.emplace_back("layer_us", found.layer ? number_field(found.layer->measurement.time.value * 1e6) : "");
-  row.emplace_back("explanation", answer.explanation);
-  return row;
-}
-
 Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormats);
+  const Format format = parse_format(options.format, kFormatsButCsv);
   const double max_distance = options.max_distance.empty() ? std::numeric_limits<double>::infinity()
                                                            : parse_number(options.max_distance, "--max-distance");
   if (max_distance < 0) throw request_error("--max-distance: a distance cannot be negative", "write it as 1.5");
@@ -131,9 +111,7 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
                        {"table", options.table},
                        {"regime", name(table.regime)},
                        {"answers", json_list(all, answer)}}));
-  const auto row = [&](const Found& found) { return fields_of(table, found); };
-  if (format == Format::csv) print(csv_text(row({}), mapped(all, row)));
-  if (format == Format::text || format == Format::markdown)
+  else
     print(answers_text(table, all, style_of(format, invocation.terminal, options.verbose)));
   if (format == Format::text)
     print(fmt::format("\n{} of {} answered, measured on {} ({}).\n", static_cast<int64_t>(all.size()) - none,
@@ -150,7 +128,7 @@ void declare_lookup(OptionSet& set, LookupOptions& options) {
            "Answer with the table's robust choice (tune --choose) even if a cell matches exactly");
   set.value("--device", options.device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]",
             device_words);
-  declare_format(set, options.format, kFormats);
+  declare_format(set, options.format, kFormatsButCsv);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of the winners");
 }
 

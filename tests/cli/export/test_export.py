@@ -1,7 +1,5 @@
 """Exported files, read back by the rules of the programs that they are for: what each picks for a number of tokens is
 what `lookup` answers."""
-import csv
-import io
 import json
 import math
 
@@ -104,8 +102,11 @@ def answers(room, table, projection, *more, experts=EXPERTS, top_k=TOP_K):
     """What lookup says for balanced rows of every token count."""
     n, k = SIZES[projection]
     result = room.ok("lookup", table, "--experts", experts, "--top-k", top_k, "--projection", projection, "--n", n, "--k", k,
-                     "--routing", "balanced", "--tokens", f"1-{SERVED[-1]}", "--format", "csv", *more)
-    rows = {int(line["tokens"]): line for line in csv.DictReader(io.StringIO(result.stdout))}
+                     "--routing", "balanced", "--tokens", f"1-{SERVED[-1]}", "--format", "json", *more)
+    rows = {}
+    for one in json.loads(result.stdout)["answers"]:
+        found = one.get("entry", one.get("choice"))
+        rows[one["cell"]["tokens"]] = {"match": one["match"], "table_id": found.get("id"), **found["candidate"]}
     assert list(rows) == list(SERVED)
     return rows
 

@@ -44,7 +44,7 @@ def test_a_choice_for_each_token_count_is_kept_told_and_found(room):
     assert all(len(line) <= 80 for line in text.splitlines()), text
     assert f"{TITLE}\nRobust choices of least worst regret\n" in text
     assert "| 1 to 16 " in text and "| 17 and more " in text
-    assert "2 robust choices: at most " in last
+    assert "2 robust choices: at most " in last.replace("\n", " ")
 
     unseen = ask(room, 10, "hot:1:0.9")
     assert unseen["match"] == "choice" and unseen["choice"] == first
@@ -52,7 +52,6 @@ def test_a_choice_for_each_token_count_is_kept_told_and_found(room):
     assert ask(room, 8, "zipf:1")["match"] == "exact"
     assert ask(room, 8, "zipf:1", "--prefer-choice")["choice"] == first
     assert "| choice |" in room.ok("lookup", TABLE, *LAYER, "--tokens", "10", "--routing", "balanced").stdout
-    assert ",choice," in room.ok("lookup", TABLE, *LAYER, "--tokens", "10", "--format", "csv").stdout
     assert "### Robust choices of least worst regret\n" in room.ok("export", TABLE).stdout
 
 
