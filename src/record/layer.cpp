@@ -13,8 +13,6 @@
 namespace moetune {
 namespace {
 
-const std::string kUpAlone = "up alone", kDownAlone = "down alone";
-
 Entry as_entry(const TunedLayer& layer) {
   Entry entry;
   entry.cell = layer.up;
@@ -99,16 +97,6 @@ std::string title(const TunedLayer& layer) {
   return fmt::format("{}, up {}, down {}", title(up, down, "ffn"), text(up.fusion), text(down.fusion));
 }
 
-std::vector<std::vector<std::string>> rows_of(const TunedLayer& layer) {
-  const bool noisy = !distrust(layer).empty();
-  std::vector<std::vector<std::string>> rows = {{"up, then down", time_text(layer.measurement.time), ""},
-                                                {kUpAlone, time_text(layer.up_measurement.time), ""},
-                                                {kDownAlone, time_text(layer.down_measurement.time), ""}};
-  for (const Rival& rival : layer.rivals)
-    rows.push_back({rival.name, time_text(rival.measurement.time), noisy ? "noisy" : ratio_text(1 / rival.ratio)});
-  return rows;
-}
-
 std::string layers_sentence(const TunedTable& table) {
   const std::vector<const TunedLayer*> layers = layers_of(table);
   if (layers.empty()) return "";
@@ -120,20 +108,38 @@ std::string layers_sentence(const TunedTable& table) {
                                  : fmt::format("in {} another pair is faster than the two winners", others));
 }
 
-Grid layers_grid(const TunedTable& table) {
-  Grid grid{{{"layer"}, {"what ran"}, {"time", true}, {"speedup", true}, {"candidate"}}, {}};
+namespace {
+
+// What ran, its time, and how many times as fast the pair is: the pair, its parts, then the rivals.
+std::vector<std::vector<std::string>> rows_of(const TunedLayer& layer) {
+  const bool noisy = !distrust(layer).empty();
+  std::vector<std::vector<std::string>> rows = {{"up, then down", time_text(layer.measurement.time), ""},
+                                                {"up alone", time_text(layer.up_measurement.time), ""},
+                                                {"down alone", time_text(layer.down_measurement.time), ""}};
+  for (const Rival& rival : layer.rivals)
+    rows.push_back({rival.name, time_text(rival.measurement.time), noisy ? "noisy" : ratio_text(1 / rival.ratio)});
+  return rows;
+}
+
+}  // namespace
+
+std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose) {
+  std::vector<HeadedTable> tables;
+  const TunedTable pairs = with_layers(table);
+  const auto candidate_of = [&](const Cell& cell) {
+    const Entry& entry = *find_entry(pairs, cell);
+    return verbose ? text(entry.candidate) : winner_text(entry, table.device);
+  };
   for (const TunedLayer* layer : layers_of(table)) {
-    std::string place = fmt::format("{}, {}", title(*layer), cell_title(layer->up));
-    for (const std::vector<std::string>& row : rows_of(*layer)) {
-      grid.rows.push_back({place});
-      grid.rows.back().insert(grid.rows.back().end(), row.begin(), row.end());
-      grid.rows.back().push_back(row[0] == kUpAlone     ? text(layer->up_candidate)
-                                 : row[0] == kDownAlone ? text(layer->down_candidate)
-                                                        : "");
-      place.clear();  // told once
+    const std::string heading = title(*layer);
+    if (tables.empty() || tables.back().heading[0] != heading) {
+      tables.push_back({{heading}, cell_grid({{"what ran"}, {"time", true}, {"speedup", true}})});
+      tables.push_back({{heading}, cell_grid({{"part"}, {"its candidate in the pair"}})});
     }
+    add_rows(tables.rbegin()[1].grid, layer->up, rows_of(*layer));
+    add_rows(tables.back().grid, layer->up, {{"up", candidate_of(layer->up)}, {"down", candidate_of(layer->down)}});
   }
-  return grid;
+  return tables;
 }
 
 Json to_json(const TunedLayer& layer) {

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/text/grid.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -32,14 +31,11 @@ std::string distrust(const TunedLayer& layer);
 std::string title(const Shape& up, const Shape& down, std::string_view what);
 std::string title(const TunedLayer& layer);  // then the fusions
 
-/// What ran, its time, and how many times as fast the pair is: the pair, its parts, then the rivals.
-std::vector<std::vector<std::string>> rows_of(const TunedLayer& layer);
-
 /// "2 layers tuned as one: in 1 another pair is faster than the two winners." Empty without any.
 std::string layers_sentence(const TunedTable& table);
 
-/// A row a layer and what ran of it, with the candidates of the pair.
-Grid layers_grid(const TunedTable& table);
+/// For each layer what ran, its time and the speedup of the pair, and then the pair.
+std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose);
 
 Json to_json(const TunedLayer& layer);
 /// `places` are those of the table's entries by their ids. Errors name the place: cells that the table has no winner of

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "record/table/table.h"
+#include "record/layer.h"
 
 namespace moetune {
 namespace {
@@ -118,6 +118,18 @@ Json to_json(const Step& step, const std::vector<CellTimes>& cells) {
   return json;
 }
 
+// What differs from plain in a step's projections, each with a comma before it: ", up permute_x+sum_slots".
+std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step) {
+  // Those of dw, and beside them what dx alone has.
+  Shape up = cells[step.cells[2]].cell.shape, down = cells[step.cells[5]].cell.shape;
+  copy_parts_of_dx(up.fusion, cells[step.cells[1]].cell.shape.fusion);
+  copy_parts_of_dx(down.fusion, cells[step.cells[4]].cell.shape.fusion);
+  std::string told;
+  for (const Shape* shape : {&up, &down})
+    if (shape->fusion != Fusion{}) told += fmt::format(", {} {}", name(shape->layer.projection), text(shape->fusion));
+  return told;
+}
+
 }  // namespace
 
 CellTimes cell_times(const Entry& entry) {
@@ -179,39 +191,24 @@ Json steps_json(const std::vector<CellTimes>& cells) {
   return json_list(training_steps(cells), [&](const Step& step) { return to_json(step, cells); });
 }
 
-std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step) {
-  // Those of dw, and beside them what dx alone has.
-  Shape up = cells[step.cells[2]].cell.shape, down = cells[step.cells[5]].cell.shape;
-  copy_parts_of_dx(up.fusion, cells[step.cells[1]].cell.shape.fusion);
-  copy_parts_of_dx(down.fusion, cells[step.cells[4]].cell.shape.fusion);
-  std::string told;
-  for (const Shape* shape : {&up, &down})
-    if (shape->fusion != Fusion{}) told += fmt::format(", {} {}", name(shape->layer.projection), text(shape->fusion));
-  return told;
-}
-
-std::vector<std::string> sum_row(const Step& step, const ContenderTime& sum) {
-  const bool first = &sum == &step.sums[0];
-  return {sum.contender, time_text(sum.time),
-          first                     ? ""
-          : !step.untrusted.empty() ? "noisy"
-                                    : ratio_text(step_speedup(step, sum))};
-}
-
-Grid steps_grid(const std::vector<CellTimes>& cells) {
-  Grid grid{{{"training step"}, {"contender"}, {"six GEMMs", true}, {"speed-up of the winners", true}}, {}};
+std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells) {
+  std::vector<HeadedTable> tables;
   for (const Step& step : training_steps(cells)) {
-    const Cell& cell = cells[step.cells[0]].cell;
-    const Layer& layer = cell.shape.layer;
-    std::string place =
-        fmt::format("{} {}, {}{}", layer.model, name(layer.dtype), cell_title(cell), fusions_text(cells, step));
-    for (const ContenderTime& sum : step.sums) {
-      grid.rows.push_back(sum_row(step, sum));
-      grid.rows.back().insert(grid.rows.back().begin(), place);
-      place.clear();  // told once
+    const auto shape = [&](size_t part) -> const Shape& { return cells[step.cells[part]].cell.shape; };
+    const std::string heading = title(shape(2), shape(5), "training step") + fusions_text(cells, step);
+    if (tables.empty() || tables.back().heading[0] != heading) {
+      const std::string speedup = fmt::format("speedup of {}", step.sums[0].contender);
+      tables.push_back({{heading}, cell_grid({{"contender"}, {"six GEMMs", true}, {speedup, true}})});
     }
+    const auto row = [&](const ContenderTime& sum) -> std::vector<std::string> {
+      return {sum.contender, time_text(sum.time),
+              &sum == &step.sums[0]     ? ""
+              : !step.untrusted.empty() ? "noisy"
+                                        : ratio_text(step_speedup(step, sum))};
+    };
+    add_rows(tables.back().grid, cells[step.cells[0]].cell, mapped(step.sums, row));
   }
-  return grid;
+  return tables;
 }
 
 }  // namespace moetune

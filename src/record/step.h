@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/text/grid.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -39,8 +38,8 @@ std::vector<CellTimes> cell_times(const TunedTable& table);
 /// The steps whose six cells are there and which have a sum, in the order of the dw cells of up. The six have the same
 /// model, sharding, dtype, tokens, routing and seed; within a projection they have the same permutations and weights,
 /// and both dw have the same accumulate and fp32_dw; each combination of sum_slots, weight_gradient and gates of dx
-/// makes a step of its own. Plain cells of up go with plain cells of down, and permuted ones with permuted ones; where such a
-/// partner is missing on both sides, a plain projection goes with a permuted one.
+/// makes a step of its own. Plain cells of up go with plain cells of down, and permuted ones with permuted ones; where
+/// such a partner is missing on both sides, a plain projection goes with a permuted one.
 std::vector<Step> training_steps(const std::vector<CellTimes>& cells);
 
 /// The first step that cell `i` belongs to, or null.
@@ -53,14 +52,9 @@ Estimate step_speedup(const Step& step, const ContenderTime& sum);
 /// The contender's sum, or null.
 const ContenderTime* find_sum(const Step& step, const std::string& contender);
 
-/// What differs from plain in a step's projections, each with a comma before it: ", up permute_x+sum_slots".
-std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step);
-
-/// A contender's name, its sum, and how many times as fast the step's first contender is: "" for that one itself.
-std::vector<std::string> sum_row(const Step& step, const ContenderTime& sum);
-
-/// A row a step and contender: the step's layer and cell, the sum, and how many times as fast the winners are.
-Grid steps_grid(const std::vector<CellTimes>& cells);
+/// One table per layer with training steps. Each step has a row per contender with the sum of its six times, and how
+/// much faster the first contender is: the ratio of the sums, or "noisy" where a cell cannot be trusted.
+std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells);
 
 /// An object a training step: ids of the cells, and the sums in microseconds, each with its
 /// step_speedup.

@@ -195,10 +195,13 @@ ReportSection summary_section(const ReportInput& input) {
     first.paragraphs.emplace_back(
         "There are no times of other libraries: give a file of scripts/peers.py with --peers FILE.");
   ReportSection section{"Summary", {std::move(first)}};
-  if (Grid layers = layers_grid(*input.table); !layers.rows.empty())
-    section.parts.push_back({.heading = "Layers: up and down tuned as one", .grid = std::move(layers)});
-  if (Grid steps = steps_grid(times_with_peers(input)); !steps.rows.empty())
-    section.parts.push_back({.heading = "Training steps", .grid = std::move(steps)});
+  std::string before;
+  for (const std::vector<HeadedTable>& tables :
+       {layer_tables(*input.table, true), step_tables(times_with_peers(input))})
+    for (const auto& [heading, grid] : tables) {
+      section.parts.push_back({.heading = heading[0] == before ? "" : heading[0], .grid = grid});
+      before = heading[0];
+    }
   section.parts.push_back({.heading = "Device and run", .grid = facts(input), .folded = true});
   return section;
 }

@@ -84,7 +84,8 @@ TEST(LayerJson, NoisyTimesAreMarked) {
   TunedTable table = layered();
   table.layers[0].measurement.time.high *= 2;
   EXPECT_EQ(to_json(table)["layers"][0]["untrusted"], distrust(table.layers[0]));
-  EXPECT_EQ(rows_of(table.layers[0])[3], (std::vector<std::string>{"winners", "30.0 µs ± 1.5 %", "noisy"}));
+  EXPECT_EQ(layer_tables(table, false)[0].grid.rows[3],
+            (std::vector<std::string>{"", "", "winners", "30.0 µs ± 1.5 %", "noisy"}));
   table.layers[0].measurement.waited = 0.8852;  // kept as 0.885
   const Json json = to_json(table);
   EXPECT_EQ(to_json(table_from_json(JsonAt(json, "t.json"), built_in())).dump(), json.dump());
@@ -109,16 +110,18 @@ TEST(LayerText, ItsTitleAndRows) {
   EXPECT_EQ(title(layer()),
             "qwen3-30b-a3b ffn, bf16: 128 experts, top 8, hidden 2048, intermediate 768, up permute_x+silu, down "
             "permute_y+topk_weights");
-  const std::vector<std::vector<std::string>> rows = {
-      {"up, then down", "29.0 µs ± 1.5 %", ""},        {"up alone", "20.0 µs ± 1.5 %", ""},
-      {"down alone", "10.0 µs ± 1.5 %", ""},           {"winners", "30.0 µs ± 1.5 %", "1.03x ± 1.5 %"},
-      {"default", "58.0 µs ± 1.5 %", "2.00x ± 1.5 %"}, {"cublas-grouped", "43.5 µs ± 1.5 %", "1.50x ± 1.5 %"}};
-  EXPECT_EQ(rows_of(layer()), rows);
-  const Grid grid = layers_grid(layered());
-  ASSERT_EQ(grid.rows.size(), 6u);
-  EXPECT_EQ(grid.rows[0][0], title(layer()) + ", 16 tokens, uniform");
-  EXPECT_EQ(grid.rows[1].back(), text(sample::mma(32)));
-  EXPECT_EQ(grid.rows[2].back(), text(sample::mma(64, 64)));
+  const std::vector<HeadedTable> tables = layer_tables(layered(), true);
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0].heading, std::vector<std::string>{title(layer())});
+  const std::vector<std::vector<std::string>> rows = {{"16", "uniform", "up, then down", "29.0 µs ± 1.5 %", ""},
+                                                      {"", "", "up alone", "20.0 µs ± 1.5 %", ""},
+                                                      {"", "", "down alone", "10.0 µs ± 1.5 %", ""},
+                                                      {"", "", "winners", "30.0 µs ± 1.5 %", "1.03x ± 1.5 %"},
+                                                      {"", "", "default", "58.0 µs ± 1.5 %", "2.00x ± 1.5 %"},
+                                                      {"", "", "cublas-grouped", "43.5 µs ± 1.5 %", "1.50x ± 1.5 %"}};
+  EXPECT_EQ(tables[0].grid.rows, rows);
+  EXPECT_EQ(tables[1].grid.rows[0].back(), text(sample::mma(32)));
+  EXPECT_EQ(tables[1].grid.rows[1].back(), text(sample::mma(64, 64)));
 }
 
 TEST(LayerText, TheSentenceCountsOtherPairs) {

@@ -164,7 +164,7 @@ TEST(Step, TakesDxThatSumsSlotsOrGivesGradientsOfWeightsAndGates) {
   const std::vector<Step> steps = training_steps(cells);
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_EQ(steps[0].cells, (std::array<size_t, 6>{0, 1, 2, 3, 4, 5}));
-  EXPECT_NE(fusions_text(cells, steps[0]).find("weight_gradient+silu+interleaved"), std::string::npos);
+  EXPECT_NE(step_tables(cells).at(0).heading[0].find("weight_gradient+silu+interleaved"), std::string::npos);
   Fusion summing = kGathered;
   summing.sum_slots = true;
   EXPECT_EQ(
@@ -175,16 +175,12 @@ TEST(Step, IsToldFromOthersInOneTable) {
   Fusion summing = kGathered;
   summing.sum_slots = true;
   const auto cells = six(kGathered, kWeighted) + std::vector{timed(sample::qwen_up(), Op::dx, 1, summing)};
-  const Grid grid = steps_grid(cells);
-  std::vector<std::string> places;
-  for (const auto& row : grid.rows)
-    if (!row[0].empty()) places.push_back(row[0]);
-  ASSERT_EQ(places.size(), 2u);
-  EXPECT_NE(places[0], places[1]);
-  EXPECT_NE(places[1].find("64 tokens, uniform, up permute_x+sum_slots, down permute_y+topk_weights"),
-            std::string::npos)
-      << places[1];
-  EXPECT_EQ(grid.rows[0][3], "");  // the winners themselves
+  const std::vector<HeadedTable> tables = step_tables(cells);
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_NE(tables[0].heading, tables[1].heading);
+  EXPECT_NE(tables[1].heading[0].find(", up permute_x+sum_slots, down permute_y+topk_weights"), std::string::npos)
+      << tables[1].heading[0];
+  EXPECT_EQ(tables[0].grid.rows[0].back(), "");  // the winners themselves
 }
 
 TunedTable table_of_a_step() {

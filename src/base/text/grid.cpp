@@ -124,6 +124,15 @@ std::string table_of(const Grid& grid, std::string (*shown)(std::string_view)) {
   return out;
 }
 
+bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
+size_t byte_of(std::string_view text, int index) {
+  size_t at = 0;
+  for (; at < text.size(); ++at)
+    if (begins_code_point(text[at]) && index-- == 0) break;
+  return at;
+}
+
 }  // namespace
 
 Grid titled(std::string_view titles) {
@@ -152,8 +161,12 @@ std::vector<std::string> lines_of(std::string_view text, int width) {
 
 std::string markdown(const Grid& grid) { return table_of(grid, markdown_text); }
 
-std::string fitted(const Grid& grid, int columns) {
-  if (columns <= 0) return table_of(grid, one_line);
+std::string fitted(const Grid& whole, int columns) {
+  if (columns <= 0) return table_of(whole, one_line);
+  Grid grid = whole;
+  for (std::vector<std::string>& row : grid.rows)
+    for (size_t i = 0; i < row.size(); ++i)
+      if (const int most = grid.columns[i].most; most > 0) row[i] = shortened(row[i], most);
   const std::vector<int> widths = widths_within(grid, columns);
   if (!widths.empty()) return table_of(broken(grid, widths), one_line);
   return grid.columns.size() < 3 ? table_of(grid, one_line) : stacked(grid, columns);
@@ -192,9 +205,15 @@ std::string cut_short(std::string_view fault, std::string (*shown)(std::string_v
   return fault.empty() ? "" : "\nCut short: " + shown(fault) + "\n";
 }
 
-int display_width(std::string_view text) {
-  return static_cast<int>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+int display_width(std::string_view text) { return static_cast<int>(std::ranges::count_if(text, begins_code_point)); }
+
+std::string shortened(std::string_view text, int width) {
+  const int whole = display_width(text);
+  if (whole <= width) return std::string(text);
+  if (width < 1) return "";
+  const int head = (width - 1) / 2;
+  const int tail = width - 1 - head;
+  return fmt::format("{}…{}", text.substr(0, byte_of(text, head)), text.substr(byte_of(text, whole - tail)));
 }
 
 }  // namespace moetune

@@ -9,12 +9,19 @@ namespace moetune {
 struct Column {
   std::string title;
   bool right = false;  // numbers
+  int most = 0;        // characters of a text in `fitted`, which shortens longer ones; 0 = any number
 };
 
 struct Grid {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as columns
   size_t naming = 1;                           // columns that name a row: the first ones
+};
+
+/// A table and its heading: lines from the general to the special, such as the layer, then the cell.
+struct HeadedTable {
+  std::vector<std::string> heading;
+  Grid grid;
 };
 
 /// A grid without rows, of titles between '|'; '>' after a title: the column holds numbers. "cell|time>|winner".
@@ -49,5 +56,8 @@ std::string cut_short(std::string_view fault, std::string (*shown)(std::string_v
 
 /// Columns that a text takes on a terminal: one per code point.
 int display_width(std::string_view text);
+
+/// `text` cut in the middle to `width` columns ("abc…xyz").
+std::string shortened(std::string_view text, int width);
 
 }  // namespace moetune

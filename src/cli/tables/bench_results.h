@@ -7,6 +7,7 @@
 #include "cli/options/contenders.h"
 #include "cli/text/output.h"
 #include "record/comparison.h"
+#include "record/step.h"
 #include "record/table/table.h"
 
 namespace moetune {

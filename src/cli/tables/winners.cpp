@@ -9,6 +9,8 @@
 
 #include "base/stats.h"
 #include "base/text/units.h"
+#include "record/layer.h"
+#include "record/step.h"
 #include "variant/variant.h"
 
 namespace moetune {

@@ -30,8 +30,6 @@ int columns_of(int fd) {
   return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
-
 // `sentence` may have text from files, which is made printable.
 void tell_sentence(const Terminal& terminal, std::string_view program, Tone tone, std::string_view word,
                    std::string_view sentence) {
@@ -40,13 +38,6 @@ void tell_sentence(const Terminal& terminal, std::string_view program, Tone tone
   std::string text = fmt::format("{}\n", fmt::join(lines, "\n  "));
   text.replace(text.find(word), word.size(), colored(terminal, tone, word));
   write_all(STDERR_FILENO, text);
-}
-
-size_t byte_of(std::string_view text, int index) {
-  size_t at = 0;
-  for (; at < text.size(); ++at)
-    if (begins_code_point(text[at]) && index-- == 0) break;
-  return at;
 }
 
 }  // namespace
@@ -89,15 +80,6 @@ void warn(const Terminal& terminal, std::string_view sentence) {
 
 void note(const Terminal& terminal, std::string_view sentence) {
   tell_sentence(terminal, "moetune: ", Tone::note, "note:", sentence);
-}
-
-std::string shortened(std::string_view text, int width) {
-  const int whole = display_width(text);
-  if (whole <= width) return std::string(text);
-  if (width < 1) return "";
-  const int head = (width - 1) / 2;
-  const int tail = width - 1 - head;
-  return fmt::format("{}…{}", text.substr(0, byte_of(text, head)), text.substr(byte_of(text, whole - tail)));
 }
 
 }  // namespace moetune

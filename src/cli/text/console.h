@@ -42,7 +42,4 @@ void tell_error(const Terminal& terminal, std::string_view sentence, std::string
 void warn(const Terminal& terminal, std::string_view sentence);
 void note(const Terminal& terminal, std::string_view sentence);
 
-/// `text` cut in the middle to `width` columns ("abc…xyz").
-std::string shortened(std::string_view text, int width);
-
 }  // namespace moetune

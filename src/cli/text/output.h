@@ -10,7 +10,6 @@
 #include "base/text/grid.h"
 #include "cli/options/options.h"
 #include "cli/text/console.h"
-#include "record/step.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -42,12 +41,6 @@ Grid pruned_grid(const std::map<std::string, int64_t>& reasons);
 std::string shell_quoted(const std::string& word);
 std::string shell_line(const std::vector<std::string>& argv);
 
-/// A table and its heading: lines from the general to the special, such as the layer, then the cell.
-struct HeadedTable {
-  std::vector<std::string> heading;
-  Grid grid;
-};
-
 /// How people read a result: as text in so many columns (0 = as wide as it takes), or as Markdown.
 struct Style {
   Format format = Format::text;
@@ -70,20 +63,8 @@ std::string bullets(const std::vector<std::string>& items, const Style& style);
 /// A sentence in lines, with a line's end.
 std::string paragraph(const std::string& sentence, const Style& style);
 
-/// A table with a row a cell: what tells the cells of one layer apart (tokens, and the routing with its seed,
-/// shortened), then these columns.
-Grid cell_grid(const std::vector<Column>& columns);
-void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts);
-
 /// The headings of a cell: its layer, and "64 tokens, zipf:1, seed 3".
 std::vector<std::string> cell_heading(const Cell& cell);
-
-/// One table per layer with training steps. Each step has a row per contender with the sum of its six times, and how
-/// much faster the first contender is: the ratio of the sums, or "noisy" where a cell cannot be trusted.
-std::vector<HeadedTable> step_tables(const std::vector<CellTimes>& cells);
-
-/// For each layer what ran, its time and the speedup of the pair, and then the pair.
-std::vector<HeadedTable> layer_tables(const TunedTable& table, bool verbose);
 
 /// Items with a `cell`, grouped by their layer, in the order of their first appearance. The items must outlive it.
 template <typename Item>

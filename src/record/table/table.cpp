@@ -25,6 +25,8 @@ std::string half_text(double half) {
   return percent > 100 ? "over 100 %" : fmt::format("{:.0f} %", percent);
 }
 
+constexpr int kRoutingColumns = 15;
+
 }  // namespace
 
 void drop_choices(TunedTable& table, const Shape& shape) {
@@ -90,6 +92,24 @@ double terabytes_per_second(const Entry& entry) {
 double roof_seconds(const Entry& entry, const DeviceInfo& device) {
   if (device.peak_flops <= 0 || device.peak_bandwidth <= 0) return 0;
   return std::max(entry.flops / device.peak_flops, entry.bytes / device.peak_bandwidth);
+}
+
+Grid cell_grid(const std::vector<Column>& columns) {
+  Grid grid{{{"tokens", true}, {"routing", false, kRoutingColumns}}, {}, 2};
+  grid.columns.insert(grid.columns.end(), columns.begin(), columns.end());
+  return grid;
+}
+
+void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts) {
+  grid.rows.push_back({std::to_string(cell.tokens), routing_title(cell)});
+  grid.rows.back().insert(grid.rows.back().end(), texts.begin(), texts.end());
+}
+
+void add_rows(Grid& grid, const Cell& cell, const std::vector<std::vector<std::string>>& rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    add_row(grid, cell, rows[i]);
+    if (i > 0) grid.rows.back()[0] = grid.rows.back()[1] = "";
+  }
 }
 
 const Entry* find_entry(const TunedTable& table, const Cell& cell) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/system/file.h"
+#include "base/text/grid.h"
 #include "record/measurement.h"
 #include "record/robust_choice.h"
 #include "variant/device.h"
@@ -97,6 +98,13 @@ std::vector<Entries> by_shape(const TunedTable& table);
 /// The winner in short, by what differs from the default that it was tuned with: "wgmma block_m=64 stages=4", "wgmma,
 /// the default". `device` is the table's.
 std::string winner_text(const Entry& entry, const DeviceInfo& device);
+
+/// A table with a row a cell: what tells the cells of one layer apart (tokens, and the routing with its seed), then
+/// these columns.
+Grid cell_grid(const std::vector<Column>& columns);
+void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts);
+/// Rows of one cell, which the first names.
+void add_rows(Grid& grid, const Cell& cell, const std::vector<std::vector<std::string>>& rows);
 
 /// Derived figures of an entry.
 double tflops(const Entry& entry);  // on real rows

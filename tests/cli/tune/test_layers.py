@@ -50,7 +50,7 @@ def test_exports_and_reports_tell_of_it(room):
     cells = room.json("runtime.json")["cells"]
     assert cells[layer["up"]["cell"]]["down"] == layer["down"]["cell"] and "down" not in cells[layer["down"]["cell"]]
     room.ok("report", TABLE, "-o", "report.html")
-    assert "Layers: up and down tuned as one" in (room.path / "report.html").read_text()
+    assert "up, then down" in (room.path / "report.html").read_text()
 
 
 def another_pair(room):
