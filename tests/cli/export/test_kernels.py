@@ -471,7 +471,7 @@ def used(manifest):
     (put((*STRUCT, "size"), 64), "fields[6].offset: 64 is outside 0 to 60"),
     (put((*STRUCT, "size"), 100000), "struct.size: must be at most 4096"),
     (put((*STRUCT, "fields", 0, "offset"), -8), "fields[0].offset: must be at least 0"),
-    (put((*STRUCT, "fields", 0, "offset"), 2**63 - 1), "is outside 0 to 768"),
+    (put((*STRUCT, "fields", 0, "offset"), 2**63 - 1), "is outside 0 to 832"),
     (put(("kernels", 0, "name"), "other"), "wgmma-0"),
     (put(("files",), {}), "'route.sm_90a.cubin' is not among files"),
     (put(("kernels", 0, "operands", 0, "shape"), []), "manifest.json"),
