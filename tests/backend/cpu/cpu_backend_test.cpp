@@ -50,7 +50,8 @@ TEST_F(CpuBackend, VerifiesEveryCase) {
       const Verdict verdict = backend->verify(contender);
       EXPECT_TRUE(verdict.ok) << name(op) << " " << name(dtype) << " " << text(fusion) << ": " << verdict.reason;
       EXPECT_EQ(verdict.elements, 2 * (result_rows(product, product.d) * product.d.columns +
-                                       (product.weight_gradient ? product.slots : 0)));
+                                       (product.weight_gradient ? product.slots : 0) +
+                                       (product.h ? result_rows(product, *product.h) * product.n : 0)));
       EXPECT_EQ(verdict.mismatches, 0);
       if (product.d.type.dtype != Dtype::fp32) {
         EXPECT_GT(verdict.normalised_error, 1e-5) << "random inputs round";
