@@ -125,9 +125,9 @@ def test_tune_notes_that_it_takes_the_cpu_where_no_gpu_is(room):
     assert "there is no GPU here" in told and "no GPU" not in room.ok("tune", *TINY, *FEW).stderr
 
 
-def test_a_plan_that_nothing_can_run_tells_no_duration(room):
+def test_a_plan_that_nothing_can_run_names_no_files(room):
     told = room.run("tune", *TINY, "--set", "block_m=3", "--space", "quick", "--dry-run")
-    assert told.returncode == 2 and "block_m must be a multiple of 8" in told.stdout and "Would take" not in told.stdout
+    assert told.returncode == 2 and "block_m must be a multiple of 8" in told.stdout and "Would write" not in told.stdout
 
 
 def test_quiet_says_nothing_on_stderr(room):

@@ -246,16 +246,6 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     warn(invocation.terminal, noise);
 }
 
-// For an estimate only: an unreadable journal is reported by the run itself.
-JournalContents journal_beside(const TuneOptions& options) {
-  std::error_code error;
-  try {
-    if (fs::exists(options.journal, error)) return read_journal(options.journal, options.catalog);
-  } catch (const Error&) {
-  }
-  return {};
-}
-
 Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::optional<ContestRequest> choosing,
              const Invocation& invocation) {
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
@@ -265,8 +255,6 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
   Plan plan = make_plan(request.cells, source, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
-  plan.forecast = forecast_run(request, backend->device(), listed_of(plan), journal_beside(options), backends.size(),
-                               options.resume);
   const Format format = parse_format(options.format, kFormatsButCsv);
   print(format == Format::json ? pretty_json(plan_json(plan, request.tool))
                                : plan_text(plan, style_of(format, invocation.terminal)));
@@ -427,7 +415,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
                           });
   if (asks_layers(options.cells) && !stop)
     chosen = add_to_table(options, invocation, whole, std::move(chosen), "tune the layers", [&](TunedTable& all) {
-      const JournalContents journal = journal_beside(options);
+      const JournalContents journal = read_journal(options.journal, options.catalog);
       ContestRequest pairing;
       measure_as_finals(pairing, request);
       pairing.contenders = [&](const Entries& entries) { return fastest_candidates(*entries[0], journal); };

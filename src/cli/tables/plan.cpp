@@ -21,26 +21,7 @@ std::vector<std::string> counts(const Plan::Item& item) {
   return {std::to_string(listed.total), std::to_string(listed.total - legal(listed)), std::to_string(legal(listed))};
 }
 
-std::string_view by(const RunForecast& forecast) { return forecast.guessed ? "guess" : "journal"; }
-
-Json forecast_json(int64_t trials, double seconds, const RunForecast& run) {
-  return {{"trials", trials}, {"seconds", rounded(seconds, 3)}, {"by", by(run)}};
-}
-
-std::string sentence(const RunForecast& run, const std::filesystem::path& journal) {
-  const std::string source = run.guessed ? std::string("a guess: there is no journal of such trials")
-                                         : fmt::format("by the trials in {}", journal.string());
-  return fmt::format("Would take about {} for about {} ({}).", format_time(run.seconds),
-                     counted(run.trials, "candidate"), source);
-}
-
 }  // namespace
-
-std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan) {
-  std::vector<std::shared_ptr<const Enumeration>> listed;
-  for (const Plan::Item& item : plan.items) listed.push_back(item.listed);
-  return listed;
-}
 
 Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const DeviceInfo& device, uint64_t seed) {
   Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
@@ -54,12 +35,8 @@ Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const De
 
 Json plan_json(const Plan& plan, const Json& tool) {
   Json cells = Json::array();
-  for (size_t i = 0; i < plan.items.size(); ++i) {
-    const Plan::Item& item = plan.items[i];
-    const CellForecast& forecast = plan.forecast.cells.at(i);
-    cells.push_back({{"cell", to_json(item.cell)},
-                     {"figures", to_json(item.figures)},
-                     {"estimate", forecast_json(forecast.trials, forecast.seconds, plan.forecast)}});
+  for (const Plan::Item& item : plan.items) {
+    cells.push_back({{"cell", to_json(item.cell)}, {"figures", to_json(item.figures)}});
     if (!item.listed) continue;
     cells.back()["total"] = item.listed->total;
     cells.back()["legal"] = legal(*item.listed);
@@ -69,7 +46,6 @@ Json plan_json(const Plan& plan, const Json& tool) {
           {"tool", tool},
           {"device", to_json(plan.device)},
           {"cells", std::move(cells)},
-          {"estimate", forecast_json(plan.forecast.trials, plan.forecast.seconds, plan.forecast)},
           {"files", {{"output", plan.output.string()}, {"journal", plan.journal.string()}}}};
 }
 
@@ -101,7 +77,7 @@ std::string plan_text(const Plan& plan, const Style& style) {
   if (!reasons.empty()) text += "\n" + grid_text(pruned_grid(reasons), style);
   if (std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.listed && legal(*item.listed) == 0; }))
     return text;  // the error that follows says why
-  return text + "\n" + paragraph(words(sentence(plan.forecast, plan.journal)), style) +
+  return text + "\n" +
          paragraph(fmt::format("Would write {} and {}.", words(plan.output.string()), words(plan.journal.string())),
                    style);
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cli/text/output.h"
-#include "tune/forecast.h"
 #include "variant/space/space.h"
 
 namespace moetune {
@@ -20,14 +19,10 @@ struct Plan {
   DeviceInfo device;
   std::vector<Item> items;
   std::filesystem::path output, journal;
-  RunForecast forecast = {};
 };
 
 /// `seed` is that of the run, by which the source draws. Candidates are counted where that can be done.
 Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const DeviceInfo& device, uint64_t seed);
-
-/// The candidates of each cell; null where they are not listed.
-std::vector<std::shared_ptr<const Enumeration>> listed_of(const Plan& plan);
 
 Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
 /// Cells under their layers, then pruned reasons with their counts, then the files, as text or as Markdown.

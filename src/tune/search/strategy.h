@@ -31,8 +31,6 @@ class Strategy {
   virtual std::vector<Candidate> likely(size_t count) const = 0;
   /// The most candidates that it asks for.
   virtual int64_t most_candidates() const = 0;
-  /// The number of candidates that it asks for in most cells.
-  virtual int64_t usual_candidates() const { return most_candidates(); }
 };
 
 struct WarmStart {

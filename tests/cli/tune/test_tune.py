@@ -100,6 +100,7 @@ def test_dry_run_writes_nothing_and_says_what_it_would(room):
     assert room.files() == []
     assert "Would write out/t.json and out/t.json.journal.jsonl." in result.stdout
     assert "| legal |" in result.stdout
+    assert "unknown --format 'csv'" in room.error(2, "tune", *TINY, "--dry-run", "--format", "csv")
 
 
 def test_dry_run_counts_what_is_pruned(room):
@@ -120,6 +121,7 @@ def test_a_search_tries_few_of_many_and_some_again(room):
     assert 8 <= len(different) <= 150 < plan["cells"][0]["legal"]
     entry, = room.json("moetune-table.json")["entries"]
     assert entry["candidates"]["measured"] == len(different)
+    assert all(line["took_us"] > 0 for line in room.journal() if line["kind"] in ("trial", "final"))
     for line in tried:
         if line["status"] == "ok":
             assert len(line["blocks"]["us"]) == line["measurement"]["samples"] >= 1
