@@ -26,7 +26,7 @@ std::vector<ReportSection> short_sections(const ReportInput& input) {
     for (ReportPart& part : section.parts) part.legend.clear(), part.figures.clear();
   }
   sections[0].parts[0].paragraphs.push_back(
-      fmt::format("A page of over {} cells has one chart, and no sections on routing, knobs, the search and clocks: "
+      fmt::format("A page of over {} cells has one chart, and no sections on routing, knobs, the search and faults: "
                   "moetune report --format markdown has their tables.",
                   kMostCells));
   return sections;
@@ -35,9 +35,8 @@ std::vector<ReportSection> short_sections(const ReportInput& input) {
 std::vector<ReportSection> sections_of(const ReportInput& input) {
   std::vector<ReportSection> sections;
   if (input.table)
-    sections = {summary_section(input), results_section(input), roofline_section(input),
-                routing_section(input), block_section(input),   knob_section(input),
-                search_section(input),  failure_section(input), clock_section(input)};
+    sections = {summary_section(input), results_section(input), routing_section(input), block_section(input),
+                knob_section(input),    search_section(input),  failure_section(input)};
   if (input.history) sections.push_back(history_section(input));
   return sections;
 }

@@ -84,13 +84,11 @@ ReportPart opening(const ReportInput& input);
 /// In the order of the page. A section says what is missing where it has nothing to show.
 ReportSection summary_section(const ReportInput& input);
 ReportSection results_section(const ReportInput& input);
-ReportSection roofline_section(const ReportInput& input);
 ReportSection routing_section(const ReportInput& input);
 ReportSection block_section(const ReportInput& input);
 ReportSection knob_section(const ReportInput& input);
 ReportSection search_section(const ReportInput& input);
 ReportSection failure_section(const ReportInput& input);
-ReportSection clock_section(const ReportInput& input);
 ReportSection history_section(const ReportInput& input);
 
 /// The times beside the winner's: "default", baselines, then peers, each name once, in the order of the input.

@@ -26,17 +26,12 @@ TunedTable small_table() {
                         sample::skipped_entry(cell(small_up(), 256, "single"), "out of memory")});
 }
 
-Trial clocked(Trial trial, double mhz) {
-  trial.measurement.clock_mhz = mhz;
-  return trial;
-}
-
 JournalContents journal() {
   JournalContents contents{.header = sample::header(), .trials = {}, .unfinished = {}};
   contents.trials[id(first_cell())] = {
       trial(mma(32, 128), 20),
       failed_trial(mma(16, 64, 32), Status::wrong_result, "row 3 differs"),
-      clocked(trial(mma(16, 128), 10), 1800),
+      trial(mma(16, 128), 10),
       trial(mma(16, 64), 11),
       trial(mma(16, 128, 128), 12.5),
       failed_trial(mma(32, 64, 32), Status::wrong_result, "row 3 differs"),
@@ -141,13 +136,14 @@ TEST(Report, SectionsSayWhatIsMissing) {
 
 TEST(Report, TheRoofIsLeftOutWhereTheDeviceTellsNoPeaks) {
   Inputs inputs;
-  const ReportSection with = roofline_section(inputs.all());
-  EXPECT_EQ(with.parts[0].legend.size(), 2u);
+  const ReportPart with = results_section(inputs.all()).parts.at(0);
+  EXPECT_EQ(std::vector(with.legend.end() - 2, with.legend.end()),
+            (std::vector<std::string>{kComputeRoof, kMemoryRoof}));
+  EXPECT_TRUE(at(with.grid, "16", "of roof").ends_with(" %"));
   inputs.table.device.peak_bandwidth = 0;
-  const ReportSection without = roofline_section(inputs.all());
-  EXPECT_EQ(without.parts[0].legend.size(), 1u);
-  EXPECT_EQ(without.parts[0].grid.columns.size(), 3u);
-  EXPECT_TRUE(holds(all_text(without), "has no peaks of the device"));
+  const ReportPart without = results_section(inputs.all()).parts.at(0);
+  EXPECT_EQ(without.legend.size() + 1, with.legend.size());
+  EXPECT_EQ(at(without.grid, "16", "of roof"), "");
 }
 
 TEST(Report, HeatMapsAreShadedByTheLoss) {
