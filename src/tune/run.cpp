@@ -175,7 +175,7 @@ TunedTable tune(const TuneRequest& request, const std::vector<Backend*>& devices
   if (const TunedTable known = table_so_far(shared); after_cell && !known.entries.empty()) after_cell(known);
   const auto run_on = [&](size_t device) {
     Run run{shared, request, *devices[device], device,
-            CandidateSource(request.space, devices[device]->device(), drawn_candidates(request), request.prune)};
+            CandidateSource(request.space, devices[device]->device(), drawn_candidates(request))};
     work(run);
   };
   std::vector<std::thread> others;

@@ -47,7 +47,7 @@ CellRun open_cell(Run& run, const Cell& cell) {
   state.problem = make_problem(cell);
   const DeviceInfo& device = run.backend.device();
   if (lists_candidates(request.strategy))
-    state.listed = run.source.candidates(state.problem, request.seed);
+    state.listed = run.source.candidates(cell.shape, request.seed);
   else
     state.domain = std::make_shared<const Domain>(request.space, cell.shape, device);
   state.fallback = default_candidate(request.space, state.problem, device);

@@ -19,7 +19,6 @@ struct TuneRequest {
   SearchSpace space;
   std::string strategy = "auto";
   int64_t max_candidates = 0;  // a cell; 0 = no limit
-  double prune = 0;            // of lists of candidates, as CandidateSource takes it; 0 = none
   double time_budget = 0;      // seconds for the whole run, divided among the cells that remain; 0 = no limit
   uint64_t seed = 0;
   int blocks = 5;  // timed blocks of a trial, where the strategy doesn't race

@@ -122,12 +122,6 @@ def test_verify_draws_from_a_named_space_only(room):
     assert "--max-candidates: 0 is outside" in room.error(2, "verify", *TINY, "--space", "full", "--max-candidates", "0")
 
 
-def test_prune_is_for_lists_and_a_factor(room):
-    assert "strategies that go through a list" in room.error(2, "tune", *TINY, "--prune", "2")
-    assert "at least 1" in room.error(2, "tune", *TINY, "--strategy", "exhaustive", "--prune", "0.5")
-    room.ok("tune", *TINY, "--strategy", "exhaustive", "--prune", "2", "--dry-run")
-
-
 def test_verify_tells_what_is_pruned_and_why(room):
     space = ["verify", *TINY, "--space", "full", "--set", "block_m=24,100000", "--set", "block_n=32", "--set", "threads=1"]
     pruned = document("verify", room, *space)["pruned"]

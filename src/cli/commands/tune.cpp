@@ -41,15 +41,6 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   if (!options.max_candidates.empty())
     request.max_candidates =
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
-  if (!options.prune.empty()) {
-    request.prune = parse_number(options.prune, "--prune");
-    if (request.prune < 1)
-      throw request_error("--prune is " + options.prune + ", it must be at least 1", "such as --prune 2");
-    if (!lists_candidates(request.strategy))
-      throw request_error(
-          "--prune is for strategies that go through a list: " + request.strategy + " skips hopeless ones itself",
-          "add --strategy exhaustive or --strategy random");
-  }
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   if (!options.rounds.empty()) {
     request.final_rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMostRounds));
@@ -84,9 +75,9 @@ void tell_useless_warm_start(const TuneRequest& request, const Terminal& termina
     note(terminal, "no winner of --warm-start is of this run's operations, types and variants: it helps no cell");
 }
 
-// Notes variants without a cost model, which --strategy model and --prune need.
+// Notes variants without a cost model, which --strategy model needs.
 void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, const Terminal& terminal) {
-  if (request.strategy != "model" && request.prune <= 0) return;
+  if (request.strategy != "model") return;
   std::vector<std::string> without;
   for (const VariantSpace& space : request.space.variants) {
     const Variant& variant = *space.variant;
@@ -96,9 +87,8 @@ void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, c
     if (!variant.seconds && takes_part) without.push_back(variant.name);
   }
   if (without.empty()) return;
-  note(terminal, fmt::format("there is no cost model for {}: {}", fmt::join(without, ", "),
-                             request.strategy == "model" ? "--strategy model tries its default alone"
-                                                         : "--prune leaves all of its candidates"));
+  note(terminal, fmt::format("there is no cost model for {}: --strategy model tries its default alone",
+                             fmt::join(without, ", ")));
 }
 
 // Keeps only the cells of this shard in the request, and puts its number into the file names.
@@ -251,7 +241,7 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
   const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
   Backend* backend = backends.front().get();
   prepare(options, request, whole, choosing, *backend, invocation);
-  CandidateSource source(request.space, backend->device(), drawn_candidates(request), request.prune);
+  CandidateSource source(request.space, backend->device(), drawn_candidates(request));
   Plan plan = make_plan(request.cells, source, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
@@ -446,8 +436,6 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
             "Begin each search with the winners of this table, which may be of other layers or another GPU");
   set.value("--max-candidates", options.max_candidates, "N",
             "At most N trials per cell; --strategy random draws them from a space of any size");
-  set.value("--prune", options.prune, "FACTOR",
-            "Skip candidates that the cost model expects to take over FACTOR times as long as the fastest");
   set.value("--time-budget", options.time_budget, "TIME",
             "Stop after this time, such as 90s or 1h30m; the cell in progress is finished");
   set.value("--rounds", options.rounds, "N",

@@ -26,7 +26,7 @@ struct TuneOptions {
   SearchOptions search;
   ChoosingOptions choosing;
   ServedOptions served;
-  std::string strategy = "auto", max_candidates, prune, time_budget, rounds, wait, regime = kBurst;
+  std::string strategy = "auto", max_candidates, time_budget, rounds, wait, regime = kBurst;
   std::string output, journal, format, shard, warm_start;
   std::string at_once;
   bool mixed = false;  // GPUs of unlike models

@@ -26,9 +26,8 @@ std::vector<std::string> counts(const Plan::Item& item) {
 Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const DeviceInfo& device, uint64_t seed) {
   Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
   for (const Cell& cell : cells) {
-    const Problem problem = make_problem(cell);
-    auto listed = source.can_list() ? source.candidates(problem, seed) : nullptr;
-    plan.items.push_back({cell, figures(problem.routing), std::move(listed)});
+    auto listed = source.can_list() ? source.candidates(cell.shape, seed) : nullptr;
+    plan.items.push_back({cell, figures(make_problem(cell).routing), std::move(listed)});
   }
   return plan;
 }

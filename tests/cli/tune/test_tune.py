@@ -310,6 +310,4 @@ def test_a_folder_is_made_for_the_output(room):
 def test_variants_without_a_model_are_told(room):
     told = "there is no cost model for cpu: "
     assert told + "--strategy model tries its default alone" in room.ok("tune", *TINY, "--strategy", "model").stderr
-    assert told + "--prune leaves all of its candidates" in room.ok("tune", *TINY, "--dry-run", "--strategy", "exhaustive",
-                                                                    "--space", "quick", "--prune", "2").stderr
     assert told not in room.ok("tune", *TINY, "--max-candidates", "1", "-o", "other.json").stderr

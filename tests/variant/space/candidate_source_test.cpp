@@ -27,30 +27,6 @@ TEST(CandidateSource, LooksOnceForCellsOfOneShape) {
   EXPECT_NE(source.candidates(small_shape(8), 0), first);
 }
 
-TEST(CandidateSource, PrunesWhatTheModelExpectsToBeSlow) {
-  const DeviceInfo device = h200();
-  const Problem problem =
-      make_problem({.shape = small_shape(2048), .tokens = 4096, .routing = parse_routing("zipf:1.0"), .seed = 0});
-  CandidateSource whole(only("quick", "wgmma"), device), pruned(only("quick", "wgmma"), device, 0, 1.5);
-  const auto all = whole.candidates(problem, 0), kept = pruned.candidates(problem, 0);
-  EXPECT_EQ(all->legal, whole.candidates(problem.shape, 0)->legal);
-  const std::string reason = "the model expects over 1.5 times the time of the fastest candidate";
-  ASSERT_TRUE(kept->pruned.contains(reason));
-  EXPECT_EQ(kept->total, all->total);
-  EXPECT_EQ(std::ssize(kept->legal), std::ssize(all->legal) - kept->pruned.at(reason));
-  const auto seconds = [&](const Candidate& one) { return find_variant("wgmma").seconds(one, problem, device); };
-  const double least = seconds(*std::ranges::min_element(all->legal, {}, seconds));
-  for (const Candidate& one : all->legal)
-    EXPECT_EQ(std::ranges::find(kept->legal, one) != kept->legal.end(), seconds(one) <= 1.5 * least) << text(one);
-}
-
-TEST(CandidateSource, KeepsWhatNoModelTellsOf) {
-  const Problem problem =
-      make_problem({.shape = small_shape(), .tokens = 64, .routing = parse_routing("uniform"), .seed = 0});
-  CandidateSource source(only("quick", "mma"), device_of_arch("sm_90a"), 0, 1.0);
-  EXPECT_EQ(source.candidates(problem, 0)->legal, source.candidates(problem.shape, 0)->legal);
-}
-
 TEST(CandidateSource, DrawsBySeed) {
   CandidateSource source(only("full", "mma"), device_of_arch("sm_90a"), 5);
   const auto first = source.candidates(small_shape(), 1);
