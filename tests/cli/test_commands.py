@@ -440,7 +440,7 @@ def test_doctor_measures_ceilings(room):
     doctor = document("doctor", room, "doctor", *CPU)
     device, = doctor["devices"]
     assert device["word"] == "cpu"
-    for figure in ("read_tbps", "copy_tbps", "dense_burst_tflops", "dense_sustained_tflops", "launch_us"):
+    for figure in ("read_tbps", "dense_burst_tflops", "dense_sustained_tflops"):
         assert device["ceilings"][figure] > 0, figure
 
 
@@ -455,8 +455,7 @@ def test_measured_rates_go_into_the_table(room):
     room.write("quick.json", doctor)
     message = room.error(2, "tune", *TINY, *FEW, "--measured", "quick.json")
     assert "quick.json has no measured device" in message and "moetune doctor --format json" in message
-    device["ceilings"] = {"read_tbps": 0.02, "copy_tbps": 0.03, "dense_burst_tflops": 0.5, "dense_sustained_tflops": 0.4,
-                          "launch_us": 1, "noise": 0.01}
+    device["ceilings"] = {"read_tbps": 0.02, "dense_burst_tflops": 0.5, "dense_sustained_tflops": 0.4, "noise": 0.01}
     room.write("doctor.json", doctor)
     room.ok("tune", *TINY, *FEW, "--measured", "doctor.json")
     validate("table", room.path / "moetune-table.json")
