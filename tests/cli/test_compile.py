@@ -29,11 +29,6 @@ def test_a_format_for_one_architecture_takes_it_twice(room):
     assert len(once["results"]) == len(twice["results"]) > 0
 
 
-def test_no_threads_are_refused_at_once(room):
-    text = room.error(2, "compile", *LAYER, "--threads", "0")
-    assert "--threads" in text and "compiling" not in text
-
-
 def test_wrong_folders_are_refused_at_once(room):
     compiles(room)
     text = room.error(2, "compile", *LAYER, "--kernels", "/nonexist")

@@ -225,10 +225,9 @@ TEST(ChoiceJson, ACandidateThatTheDeviceCannotRunIsRefused) {
   EXPECT_TRUE(holds(what, "t: choices[0].candidate: the table's own device cannot run it: ")) << what;
 }
 
-Answer ask(const TunedTable& table, const Cell& wanted, Prefer prefer = Prefer::exact,
-           double far = std::numeric_limits<double>::infinity()) {
+Answer ask(const TunedTable& table, const Cell& wanted, double far = std::numeric_limits<double>::infinity()) {
   const DeviceInfo device = sample::h200();
-  return lookup(table, wanted, &device, far, prefer);
+  return lookup(table, wanted, &device, far);
 }
 
 TEST(LookupOfChoices, AnUnseenRoutingOrCountIsAnsweredByTheChoice) {
@@ -251,13 +250,11 @@ TEST(LookupOfChoices, TheRangeDecidesNotTheNearestEntry) {
   EXPECT_EQ(ask(table, cell(small_up(), 32, "balanced")).entry->cell.tokens, 16);
 }
 
-TEST(LookupOfChoices, AnExactCellWinsUnlessTheChoiceIsPreferred) {
+TEST(LookupOfChoices, AnExactCellWins) {
   const TunedTable table = chosen_table(two_counts(), Rule::worst, 0.041);
   const Cell known = cell(small_up(), 16, "zipf:1");
   EXPECT_EQ(ask(table, known).match, Match::exact);
   EXPECT_EQ(ask(table, known).choice, nullptr);
-  EXPECT_EQ(ask(table, known, Prefer::choice).match, Match::choice);
-  EXPECT_EQ(ask(table, known, Prefer::choice).entry, &table.entries[1]);
 }
 
 TEST(LookupOfChoices, AnotherLayerOrDeviceHasNone) {
@@ -272,7 +269,7 @@ TEST(LookupOfChoices, AnotherLayerOrDeviceHasNone) {
 }
 
 TEST(LookupOfChoices, TooFarIsNoAnswer) {
-  EXPECT_EQ(ask(chosen_table(), cell(small_up(), 4096), Prefer::exact, 2).match, Match::none);
+  EXPECT_EQ(ask(chosen_table(), cell(small_up(), 4096), 2).match, Match::none);
 }
 
 TEST(MergeOfChoices, StayWhileTheirEntriesDo) {

@@ -25,8 +25,8 @@ constexpr double kRestSeconds = 20e-3;  // without work: after that the GPU is n
 
 constexpr int64_t kBytes = int64_t{2} << 30;  // a buffer: far beyond any L2
 constexpr int64_t kDense = 8192;              // m = n = k
-constexpr int kReads = 20;
-constexpr int kBurstRuns = 12;  // few: before the power limit lowers the clock
+constexpr int kReads = 20;                    // of which the fastest counts
+constexpr int kBurstRuns = 12;                // few: before the power limit lowers the clock
 constexpr double kSustainedSeconds = 2;
 
 }  // namespace

@@ -16,7 +16,7 @@ struct CompileOptions {
   CellOptions cells;
   SearchOptions search;
   std::vector<std::string> candidates, archs, packs;
-  std::string kernels, threads, output, format;
+  std::string kernels, output, format;
   bool show_unit = false, no_cache = false, quiet = false, verbose = false;
 };
 
@@ -85,10 +85,6 @@ std::vector<ListedKernel> kernels_of(const CompileOptions& options, const std::v
   return kernels;
 }
 
-int threads_of(const CompileOptions& options) {
-  return options.threads.empty() ? 0 : static_cast<int>(parse_integer(options.threads, "--threads", 1, 1024));
-}
-
 #ifdef MOETUNE_HAS_CUDA
 void compile_all(const CompileOptions& options, const std::string& target, std::vector<ListedKernel>& kernels) {
   std::vector<ListedKernel*> own;
@@ -97,11 +93,9 @@ void compile_all(const CompileOptions& options, const std::string& target, std::
       kernel.result = told_result(*pack, kernel.candidate, kernel.cell.shape, device_of_arch(target));
     else
       own.push_back(&kernel);
-  const std::vector<CompiledUnit> compiled = compile_units(
-      mapped(own, [](const ListedKernel* kernel) { return kernel->unit; }), {.arch = target,
-                                                                             .sources = kernel_sources(options.kernels),
-                                                                             .cache = !options.no_cache,
-                                                                             .threads = threads_of(options)});
+  const std::vector<CompiledUnit> compiled =
+      compile_units(mapped(own, [](const ListedKernel* kernel) { return kernel->unit; }),
+                    {.arch = target, .sources = kernel_sources(options.kernels), .cache = !options.no_cache});
   for (size_t i = 0; i < own.size(); ++i) {
     ListedKernel& kernel = *own[i];
     kernel.result = compiled[i].result;
@@ -127,7 +121,6 @@ void compile_all(const CompileOptions&, const std::string&, std::vector<ListedKe
 // Faults of the request, told before anything is compiled.
 void require_compilable(const CompileOptions& options, const std::vector<Cell>& cells,
                         const std::vector<std::string>& targets) {
-  threads_of(options);
   kernel_sources(options.kernels);
   if (options.output.empty()) return;
   if (options.output == "-")
@@ -230,7 +223,6 @@ void declare_compile(OptionSet& set, CompileOptions& options) {
   set.flag("--show-unit", options.show_unit, "Print the C++ text of each kernel and stop");
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
-  set.value("--threads", options.threads, "N", "Compile N kernels at a time [all cores]");
   set.value("-o,--output", options.output, "DIR", "Write the cubins and their C++ text to this folder");
   declare_format(set, options.format, kFormatsButCsv);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates");

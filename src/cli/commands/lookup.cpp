@@ -12,7 +12,7 @@ struct LookupOptions {
   std::string table;
   CellOptions cells;
   std::string device, max_distance, format;
-  bool verbose = false, prefer_choice = false;
+  bool verbose = false;
 };
 
 struct Found {
@@ -99,8 +99,7 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   if (!options.device.empty()) backend = open_worker(device);
 
   const std::vector<Found> all = mapped(cells, [&](const Cell& cell) -> Found {
-    const Answer answer = lookup(table, cell, backend ? &backend->device() : nullptr, max_distance,
-                                 options.prefer_choice ? Prefer::choice : Prefer::exact);
+    const Answer answer = lookup(table, cell, backend ? &backend->device() : nullptr, max_distance);
     return {cell, answer, layers && answer.entry ? find_layer(table, answer.entry->cell) : nullptr};
   });
   const auto none = std::ranges::count(all, Match::none, [](const Found& found) { return found.answer.match; });
@@ -124,8 +123,6 @@ void declare_lookup(OptionSet& set, LookupOptions& options) {
   declare(set, options.cells);
   set.value("--max-distance", options.max_distance, "D",
             "The largest distance of an answer, in doublings of tokens or skew (max/mean rows) [any]");
-  set.flag("--prefer-choice", options.prefer_choice,
-           "Answer with the table's robust choice (tune --choose) even if a cell matches exactly");
   set.value("--device", options.device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]",
             device_words);
   declare_format(set, options.format, kFormatsButCsv);

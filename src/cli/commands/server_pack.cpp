@@ -34,14 +34,8 @@ void make_folder(const fs::path& folder) {
                         "name a folder for such files in XDG_CACHE_HOME");
 }
 
-// The folder with the scripts: of MOETUNE_SCRIPTS, or of copies of those in this binary.
+// The folder with copies of the scripts in this binary.
 fs::path scripts_folder() {
-  if (const char* named = std::getenv("MOETUNE_SCRIPTS"); named && *named) {
-    if (!fs::exists(fs::path(named) / "pack_triton.py"))
-      throw request_error(fmt::format("MOETUNE_SCRIPTS: {} has no pack_triton.py", named),
-                          "leave it out to use the scripts in this binary");
-    return named;
-  }
   Hash hash;
   for (const char* script : kPackScripts) hash.add(embedded_file(script).value());
   const fs::path folder = cache_folder() / "scripts" / hash.hex().substr(0, 16);

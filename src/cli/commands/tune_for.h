@@ -89,8 +89,8 @@ struct FoundKernel {
   std::string triton;
 };
 
-/// Runs scripts/pack_triton.py with Python (MOETUNE_PYTHON, else python3) and the script that this binary holds
-/// (MOETUNE_SCRIPTS names a folder with others). Errors are the script's, Exit::machine where Python or Triton lacks.
+/// Runs scripts/pack_triton.py with Python (MOETUNE_PYTHON, else python3) and the script that this binary holds.
+/// Errors are the script's, Exit::machine where Python or Triton lacks.
 FoundKernel find_kernel(const std::string& program, const std::string& format, const std::string& kernel_file);
 
 /// The folder of the pack of these rows, made where the cache has none; `fresh`: in the run's own folder.

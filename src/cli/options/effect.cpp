@@ -21,7 +21,7 @@ struct NoEffect {
 };
 constexpr NoEffect kRules[] = {
     {"compile", "--output", When::with, "--show-unit", {}, true},
-    {"compile", "--format,--threads,--kernels,--no-cache", When::with, "--show-unit"},
+    {"compile", "--format,--kernels,--no-cache", When::with, "--show-unit"},
     {"list", "--format,--pack", When::with, "--show"},
     {"doctor", "--kernels,--no-cache", When::with, "--quick"},
     {"doctor", "--pack,--measured", When::always},

@@ -160,7 +160,7 @@ std::string text(const Distance& distance) {
   return fmt::format("{:.2f} (tokens {:.2f}, skew {:.2f})", distance.total(), distance.tokens, distance.skew);
 }
 
-Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device, double max_distance, Prefer prefer) {
+Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device, double max_distance) {
   std::vector<const Entry*> able;
   std::string obstacle;
   const bool elsewhere = device && device->name != table.device.name;  // the table's own device has run its winners
@@ -176,9 +176,9 @@ Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* devic
     return {.explanation = fmt::format("tuned on {}; {} cannot run what won there: {}", table.device.name, device->name,
                                        obstacle)};
   if (able.empty()) return no_answer(table, cell);
-  const RobustChoice* choice = elsewhere ? nullptr : find_robust_choice(table.choices, cell.shape, cell.tokens);
   const bool exact = std::ranges::any_of(able, [&](const Entry* entry) { return is_exact(*entry, cell); });
-  if (choice && exact && prefer == Prefer::exact) choice = nullptr;
+  const RobustChoice* choice =
+      elsewhere || exact ? nullptr : find_robust_choice(table.choices, cell.shape, cell.tokens);
   const Candidacy best = nearest_of(choice ? entries_of(able, *choice) : able, cell);
   if (best.distance.total() > max_distance)
     return {.distance = best.distance,

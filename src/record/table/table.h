@@ -206,18 +206,15 @@ struct Answer {
   std::string explanation = {};           // one sentence: what matched, what did not
 };
 
-/// Which of them answers where an entry is exact and the table has a robust choice for the tokens too.
-enum class Prefer { exact, choice };
-
 /// The best entry for a cell: same shape (layer sizes, op, dtype, fusion), and the least total distance; the same
 /// tokens and routing are exact, whatever the seed. Equal distances: the same routing, then the fewer tokens, then the
 /// layer's name, the seed, the table's order. An entry of another device is an answer only as Match::other_device, and
-/// only where that device can run its winner. `device` null: not compared. Where no entry is exact, or the choice is
-/// preferred, the table's robust choice whose range has the tokens answers in its place, on the table's own device
-/// alone. Where the nearest entry (of the choice's cells) lies farther than `max_distance` the match is none. Errors:
-/// the cell's rows cannot be made (a missing trace), unless the match is exact.
+/// only where that device can run its winner. `device` null: not compared. Where no entry is exact, the
+/// table's robust choice whose range has the tokens answers in its place, on the table's own device alone. Where the
+/// nearest entry (of the choice's cells) lies farther than `max_distance` the match is none. Errors: the cell's rows
+/// cannot be made (a missing trace), unless the match is exact.
 Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* device,
-              double max_distance = std::numeric_limits<double>::infinity(), Prefer prefer = Prefer::exact);
+              double max_distance = std::numeric_limits<double>::infinity());
 
 /// "12.3 µs ± 1.2 %": the half-width of the interval over the median. "9.87 µs to 31.2 µs" where the interval is wider
 /// than kUncertainTime: no single number is claimed then.

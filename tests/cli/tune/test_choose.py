@@ -50,7 +50,6 @@ def test_a_choice_for_each_token_count_is_kept_told_and_found(room):
     assert unseen["match"] == "choice" and unseen["choice"] == first
     assert unseen["explanation"].startswith("the robust choice for 1 to 16 tokens: in 2 cells at most ")
     assert ask(room, 8, "zipf:1")["match"] == "exact"
-    assert ask(room, 8, "zipf:1", "--prefer-choice")["choice"] == first
     assert "| choice |" in room.ok("lookup", TABLE, *LAYER, "--tokens", "10", "--routing", "balanced").stdout
     assert "### Robust choices of least worst regret\n" in room.ok("export", TABLE).stdout
 
