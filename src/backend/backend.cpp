@@ -56,17 +56,6 @@ Json environment_with_packs(Backend& backend, const Catalog& catalog) {
   return environment;
 }
 
-DeviceInfo measured_device(DeviceInfo device, const BackendOptions& options) {
-  if (options.measured.empty()) return device;
-  const auto rates = options.measured.find(device.name);
-  if (rates == options.measured.end())
-    throw request_error(
-        fmt::format("--measured: the file tells of {}, not of {}", options.measured.begin()->first, device.name),
-        "measure this device: moetune doctor --format json");
-  device.measured = rates->second;
-  return device;
-}
-
 Json to_json(const Ceilings& c) {
   return {{"read_tbps", rounded(c.read_bandwidth * 1e-12, 4)},
           {"dense_burst_tflops", rounded(c.dense_burst * 1e-12, 4)},

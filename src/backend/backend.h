@@ -128,11 +128,7 @@ struct BackendOptions {
   std::vector<std::string> packs = {};  // folders of a worker's catalog
   bool cache = true;                    // keep compiled kernels on disk
   int compile_threads = 0;              // 0 = all cores
-  std::map<std::string, MeasuredRates> measured = {};  // of devices, by their names; empty = none
 };
-
-/// The device with the rates that `options` hold of it. Exit::request where they are of others alone.
-DeviceInfo measured_device(DeviceInfo device, const BackendOptions& options);
 
 /// A device by its command-line word: "auto" (a GPU where there is one, else the cpu), "cpu", "cuda", "cuda:1". The
 /// word "arch:sm_90a" opens no device and compiles for that architecture, without a CUDA context. Exit::request for

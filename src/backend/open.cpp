@@ -31,12 +31,12 @@ std::unique_ptr<Backend> make_arch_backend(const std::string&, const BackendOpti
 }  // namespace
 
 std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOptions& options) {
-  if (device == "cpu") return make_cpu_backend(options);
+  if (device == "cpu") return make_cpu_backend();
   if (device.starts_with(kArch)) return make_arch_backend(device.substr(kArch.size()), options);
   std::vector<std::string> words = gpu_words();  // of GPUs elsewhere
   if (std::ranges::find(words, device) != words.end()) return make_arch_backend(device, options);
   const int gpus = cuda_device_count();
-  if (device == "auto") return gpus > 0 ? make_cuda_backend(0, options) : make_cpu_backend(options);
+  if (device == "auto") return gpus > 0 ? make_cuda_backend(0, options) : make_cpu_backend();
   if (device == "cuda:all")
     throw request_error("--device cuda:all is for tune: this command runs on one device", "name it, such as cuda:0");
   if (device == "gpu" || device.starts_with("gpu:"))

@@ -27,10 +27,9 @@ Constants constants_from_json(const JsonAt& json) {
 }
 
 DeviceInfo with_assumed(DeviceInfo device, const Peaks& assumed) {
-  const Peaks peaks = modelled_peaks(device);
   device.processors = processors_of(device);
-  if (peaks.flops <= 0) device.peak_flops = assumed.flops;
-  if (peaks.bandwidth <= 0) device.peak_bandwidth = assumed.bandwidth;
+  if (device.peak_flops <= 0) device.peak_flops = assumed.flops;
+  if (device.peak_bandwidth <= 0) device.peak_bandwidth = assumed.bandwidth;
   if (device.cache_bytes <= 0) device.cache_bytes = kAssumedCache;
   return device;
 }

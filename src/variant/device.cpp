@@ -80,39 +80,21 @@ bool names(std::string_view name, std::string_view part) {
   return false;
 }
 
-// What `moetune doctor` measures on an H200, as a share of the peaks of its data sheet.
-constexpr MeasuredRates kReached = {.dense_flops = 785.7 / 989, .read_bandwidth = 4.482 / 4.8};
-
 }  // namespace
 
-Peaks modelled_peaks(const DeviceInfo& device) {
-  if (device.measured == MeasuredRates{}) return {device.peak_flops, device.peak_bandwidth};
-  return {device.measured.dense_flops / kReached.dense_flops, device.measured.read_bandwidth / kReached.read_bandwidth};
-}
-
-Json to_json(const MeasuredRates& rates) {
-  return {{"dense_flops", rates.dense_flops}, {"read_bandwidth", rates.read_bandwidth}};
-}
-
-MeasuredRates rates_from_json(const JsonAt& json) {
-  return {.dense_flops = json["dense_flops"].number(), .read_bandwidth = json["read_bandwidth"].number()};
-}
-
 Json to_json(const DeviceInfo& device) {
-  Json json = {{"kind", device.kind == DeviceKind::cuda ? "cuda" : "cpu"},
-               {"name", device.name},
-               {"id", device.id},
-               {"compute_capability", device.compute_capability},
-               {"processors", device.processors},
-               {"shared_memory_per_block", device.shared_memory_per_block},
-               {"shared_memory_per_sm", device.shared_memory_per_sm},
-               {"registers_per_sm", device.registers_per_sm},
-               {"cache_bytes", device.cache_bytes},
-               {"memory_bytes", device.memory_bytes},
-               {"peak_flops", device.peak_flops},
-               {"peak_bandwidth", device.peak_bandwidth}};
-  if (device.measured != MeasuredRates{}) json["measured"] = to_json(device.measured);
-  return json;
+  return {{"kind", device.kind == DeviceKind::cuda ? "cuda" : "cpu"},
+          {"name", device.name},
+          {"id", device.id},
+          {"compute_capability", device.compute_capability},
+          {"processors", device.processors},
+          {"shared_memory_per_block", device.shared_memory_per_block},
+          {"shared_memory_per_sm", device.shared_memory_per_sm},
+          {"registers_per_sm", device.registers_per_sm},
+          {"cache_bytes", device.cache_bytes},
+          {"memory_bytes", device.memory_bytes},
+          {"peak_flops", device.peak_flops},
+          {"peak_bandwidth", device.peak_bandwidth}};
 }
 
 DeviceInfo device_from_json(const JsonAt& json) {
@@ -128,8 +110,7 @@ DeviceInfo device_from_json(const JsonAt& json) {
           .cache_bytes = json["cache_bytes"].integer(0),
           .memory_bytes = json["memory_bytes"].integer(0),
           .peak_flops = json["peak_flops"].number(),
-          .peak_bandwidth = json["peak_bandwidth"].number(),
-          .measured = json.has("measured") ? rates_from_json(json["measured"]) : MeasuredRates{}};
+          .peak_bandwidth = json["peak_bandwidth"].number()};
 }
 
 Peaks peaks_of(std::string_view name) {

@@ -11,16 +11,6 @@ namespace moetune {
 
 enum class DeviceKind { cpu, cuda };
 
-/// What `moetune doctor` measured; 0 = not measured.
-struct MeasuredRates {
-  double dense_flops = 0;     // FLOP a second of a large dense GEMM, bf16 on a GPU, near the boost clock
-  double read_bandwidth = 0;  // bytes a second from memory
-  bool operator==(const MeasuredRates&) const = default;
-};
-
-Json to_json(const MeasuredRates& rates);
-MeasuredRates rates_from_json(const JsonAt& json);
-
 struct DeviceInfo {
   DeviceKind kind = DeviceKind::cpu;
   std::string name = {};                // "NVIDIA H200", "AMD EPYC ..."
@@ -34,7 +24,6 @@ struct DeviceInfo {
   int64_t memory_bytes = 0;
   double peak_flops = 0;      // dense, of bf16 on a GPU; 0 = unknown
   double peak_bandwidth = 0;  // bytes a second; 0 = unknown
-  MeasuredRates measured = {};
 
   bool operator==(const DeviceInfo&) const = default;
 };
@@ -42,9 +31,6 @@ struct DeviceInfo {
 struct Peaks {
   double flops = 0, bandwidth = 0;  // FLOP and bytes a second; 0 = unknown
 };
-/// What models go by. Where rates were measured, the peaks of a GPU that would reach them as an H200 does with its own;
-/// else those of the data sheet.
-Peaks modelled_peaks(const DeviceInfo& device);
 
 Json to_json(const DeviceInfo& device);
 DeviceInfo device_from_json(const JsonAt& json);

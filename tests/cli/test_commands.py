@@ -449,24 +449,6 @@ def test_doctor_quick_measures_nothing(room):
     assert doctor["devices"] and all("ceilings" not in device for device in doctor["devices"])
 
 
-def test_measured_rates_go_into_the_table(room):
-    doctor = json.loads(room.ok("doctor", *CPU, "--quick", "--format", "json").stdout)
-    device, = doctor["devices"]
-    room.write("quick.json", doctor)
-    message = room.error(2, "tune", *TINY, *FEW, "--measured", "quick.json")
-    assert "quick.json has no measured device" in message and "moetune doctor --format json" in message
-    device["ceilings"] = {"read_tbps": 0.02, "dense_burst_tflops": 0.5, "dense_sustained_tflops": 0.4, "noise": 0.01}
-    room.write("doctor.json", doctor)
-    room.ok("tune", *TINY, *FEW, "--measured", "doctor.json")
-    validate("table", room.path / "moetune-table.json")
-    assert room.json("moetune-table.json")["device"]["measured"] == {"dense_flops": 5e11, "read_bandwidth": 2e10}
-    room.ok("validate", "moetune-table.json")
-    assert "--measured" in room.error(2, "tune", *TINY, *FEW, "--measured", "doctor.json", "-o", "doctor.json")
-    device["device"]["name"] = "another"
-    room.write("another.json", doctor)
-    assert "the file tells of another, not of" in room.error(2, "tune", *TINY, *FEW, "--measured", "another.json")
-
-
 # fp8
 
 def fp8_layer(*more):

@@ -67,8 +67,7 @@ References references_of(const Loaded& loaded, ThreadPool& pool) {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(const BackendOptions& options)
-      : device_(measured_device(cpu_device(), options)), pool_(device_.processors) {}
+  CpuBackend() : device_(cpu_device()), pool_(device_.processors) {}
 
   const DeviceInfo& device() const override { return device_; }
 
@@ -290,8 +289,6 @@ class CpuBackend : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
-  return std::make_unique<CpuBackend>(options);
-}
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
 
 }  // namespace moetune

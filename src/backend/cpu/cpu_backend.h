@@ -7,7 +7,7 @@
 
 namespace moetune {
 
-/// Runs the cpu variant and the baseline "loop" on this machine. Ignores the options.
-std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);
+/// Runs the cpu variant and the baseline "loop" on this machine.
+std::unique_ptr<Backend> make_cpu_backend();
 
 }  // namespace moetune

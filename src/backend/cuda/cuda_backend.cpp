@@ -52,8 +52,7 @@ struct Loaded {
 class CudaBackend : public Backend {
  public:
   CudaBackend(int ordinal, const BackendOptions& options)
-      : device_(
-            (require(cudaSetDevice(ordinal), "cannot use the device"), measured_device(cuda_device(ordinal), options))),
+      : device_((require(cudaSetDevice(ordinal), "cannot use the device"), cuda_device(ordinal))),
         compiler_{.arch = arch(device_),
                   .sources = kernel_sources(options.kernels_folder),
                   .cache = options.cache,

@@ -61,20 +61,14 @@ Json to_json(const BackendOptions& options) {
                {"cache", options.cache},
                {"compile_threads", options.compile_threads}};
   if (!options.packs.empty()) json["packs"] = options.packs;
-  for (const auto& [name, rates] : options.measured) json["measured"][name] = to_json(rates);
   return json;
 }
 
 BackendOptions backend_options_from_json(const JsonAt& json) {
-  std::map<std::string, MeasuredRates> measured;
-  if (json.has("measured"))
-    for (const auto& item : json["measured"].value().items())
-      measured[item.key()] = rates_from_json(json["measured"][item.key()]);
   return {.kernels_folder = json["kernels_folder"].string(),
           .packs = json.has("packs") ? list_at(json["packs"], &JsonAt::string) : std::vector<std::string>(),
           .cache = json["cache"].boolean(),
-          .compile_threads = static_cast<int>(json["compile_threads"].integer(0, 1 << 20)),
-          .measured = std::move(measured)};
+          .compile_threads = static_cast<int>(json["compile_threads"].integer(0, 1 << 20))};
 }
 
 Json to_json(const SampleRequest& request) {

@@ -230,7 +230,6 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   add_inputs(files, options.cells, cells);
   add_input(files, "--table", options.contenders.table);
   add_input(files, "--peers", options.peers);
-  add_input(files, "--measured", options.device.measured);
   add_output(files, "--output", options.output, content::bench);
   require_outputs(files);
   const std::unique_ptr<Backend> backend =

@@ -102,7 +102,6 @@ Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
   else
     add_input(files, "TABLE", options.table);
   add_input(files, "--against", options.against);
-  add_input(files, "--measured", options.device.measured);
   if (const char* summary = std::getenv("GITHUB_STEP_SUMMARY")) add_input(files, "GITHUB_STEP_SUMMARY", summary);
   add_output(files, "--output", options.outputs.output, content::check);
   add_output(files, "--junit", options.outputs.junit, content::junit);

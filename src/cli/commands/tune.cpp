@@ -141,7 +141,6 @@ Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
   add_inputs(files, options.cells, cells);
   add_inputs(files, options.search);
   add_input(files, "--warm-start", options.warm_start);
-  add_input(files, "--measured", options.device.measured);
   add_output(files, "--output", options.output, content::table);
   add_output(files, "--journal", options.journal, content::journal);
   return files;

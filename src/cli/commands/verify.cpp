@@ -241,7 +241,6 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   add_inputs(files, options.cells, mapped(work, &CellWork::cell));
   add_inputs(files, options.search);
   add_input(files, "--table", options.contenders.table);
-  add_input(files, "--measured", options.device.measured);
   add_output(files, "--output", options.output, content::verify);
   require_outputs(files);
   const std::unique_ptr<Backend> backend = open_worker(options.device);

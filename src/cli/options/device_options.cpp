@@ -31,25 +31,6 @@ void require_one_model(const std::vector<ListedDevice>& gpus) {
                           "name GPUs of one model in CUDA_VISIBLE_DEVICES, or pass --mixed-gpus");
 }
 
-// Of the devices that doctor measured.
-std::map<std::string, MeasuredRates> read_rates(const std::string& file) {
-  const Json json = read_json(file);
-  const JsonAt root(json, file);
-  require_schema(root, "doctor");
-  std::map<std::string, MeasuredRates> rates;
-  const JsonAt devices = root["devices"];
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const DeviceInfo info = device_from_json(devices[i]["device"]);
-    if (!devices[i].has("ceilings")) continue;
-    const Ceilings ceilings = ceilings_from_json(devices[i]["ceilings"]);
-    rates[info.name] = {.dense_flops = ceilings.dense_burst, .read_bandwidth = ceilings.read_bandwidth};
-  }
-  if (rates.empty())
-    throw request_error(fmt::format("--measured: {} has no measured device", file),
-                        "make it with: moetune doctor --format json");
-  return rates;
-}
-
 // Cores that compile for a worker. N workers of a GPU seldom all wait for compilers, so that each has more than an Nth.
 void set_cores(WorkerOptions& worker, int64_t cores_of_gpu, const Sharing& sharing) {
   const int64_t cores = 2 * cores_of_gpu / (sharing.at_once + 1);
@@ -106,9 +87,6 @@ void declare(OptionSet& set, DeviceOptions& options) {
             device_words);
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   declare_packs(set, options.packs);
-  set.value("--measured", options.measured, "FILE",
-            "Output of 'moetune doctor --format json' on this device: the cost model uses its measured figures [the "
-            "data sheet's]");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.group("Options");
 }
@@ -162,7 +140,6 @@ WorkerOptions worker_options(const DeviceOptions& options) {
   worker.device = options.device;
   worker.backend.kernels_folder = options.kernels;
   worker.backend.cache = !options.no_cache;
-  if (!options.measured.empty()) worker.backend.measured = read_rates(options.measured);
   for (const std::string& pack : options.packs)
     worker.backend.packs.push_back(std::filesystem::absolute(pack).string());
   return worker;

@@ -20,7 +20,6 @@ struct DeviceOptions {
   std::string device = "auto";
   std::string kernels;             // a folder
   std::vector<std::string> packs;  // folders
-  std::string measured;            // a file
   bool no_cache = false;
 };
 void declare(OptionSet& set, DeviceOptions& options);

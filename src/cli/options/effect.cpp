@@ -24,7 +24,7 @@ constexpr NoEffect kRules[] = {
     {"compile", "--format,--kernels,--no-cache", When::with, "--show-unit"},
     {"list", "--format,--pack", When::with, "--show"},
     {"doctor", "--kernels,--no-cache", When::with, "--quick"},
-    {"doctor", "--pack,--measured", When::always},
+    {"doctor", "--pack", When::always},
     {"check", "--commit", When::without, "--history"},
     {"check", "--pack,--update", When::with, "--peers", {}, true},
     {"check", "--rounds,--patience,--wait,--regime,--time-budget,--device", When::with, "--peers"},
@@ -44,7 +44,7 @@ constexpr NoEffect kRules[] = {
      {},
      true},
     {"tune", "--at-once", When::on_cpu},
-    {"", "--kernels,--no-cache,--measured", When::on_cpu},
+    {"", "--kernels,--no-cache", When::on_cpu},
 };
 
 // "with --show-unit", "without --format vllm or sglang", "on a cpu"; empty where the options have an effect.

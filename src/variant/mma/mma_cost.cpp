@@ -73,7 +73,7 @@ double busiest_cycles(const MmaCost& cost, const MmaKnobs& c, const Step& step, 
 
 double mma_seconds(const MmaCost& cost, const MmaKnobs& knobs, int blocks, const Problem& problem,
                    const DeviceInfo& device) {
-  const Peaks peaks = modelled_peaks(device);
+  const Peaks peaks = {device.peak_flops, device.peak_bandwidth};
   if (peaks.flops <= 0 || peaks.bandwidth <= 0 || device.processors <= 0) return 0;
   const Product p = before_last_pass(product_of(problem.shape));
   const std::vector<int>& m_sizes = problem.routing.m_sizes;

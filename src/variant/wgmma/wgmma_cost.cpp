@@ -39,7 +39,7 @@ struct Model {
   const DeviceInfo& device;
   const Product p = before_last_pass(product_of(problem.shape));
   const std::vector<int>& m_sizes = problem.routing.m_sizes;
-  const Peaks peaks = modelled_peaks(device);
+  const Peaks peaks = {device.peak_flops, device.peak_bandwidth};
   const double clock = peaks.flops / kFlops;  // cycles a second of all SMs
   const int processors = device.processors;
   const bool sums_rows = p.ragged == Axis::k;  // dW

@@ -37,7 +37,7 @@ std::string fault_of(Action action) {
 
 class CpuBackend : public testing::Test {
  protected:
-  std::unique_ptr<Backend> backend = make_cpu_backend({});
+  std::unique_ptr<Backend> backend = make_cpu_backend();
 };
 
 TEST_F(CpuBackend, VerifiesEveryCase) {
@@ -186,7 +186,7 @@ TEST_F(CpuBackend, TellsItsEnvironment) {
   EXPECT_EQ(identity.at("kernels").get<std::string>().size(), 32u);
   EXPECT_NE(identity.at("kernels"), Hash().add("").add("").add("").add("").hex())
       << "the sources are not in the binary";
-  EXPECT_EQ(environment, make_cpu_backend({})->environment());
+  EXPECT_EQ(environment, make_cpu_backend()->environment());
 }
 
 TEST_F(CpuBackend, MeasuresItsCeilings) {

@@ -116,7 +116,7 @@ TEST(Feeds, OnlyDownThatReadsYOfUp) {
 
 class CpuLayer : public testing::Test {
  protected:
-  std::unique_ptr<Backend> backend = make_cpu_backend({});
+  std::unique_ptr<Backend> backend = make_cpu_backend();
 };
 
 TEST_F(CpuLayer, RunsBothPartsOrOne) {

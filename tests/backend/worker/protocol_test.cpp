@@ -100,16 +100,12 @@ TEST(Protocol, RequestsAndOptionsRoundTrip) {
   EXPECT_EQ(sample_back.block_seconds, 0.1);
   EXPECT_EQ(sample_back.regime, Regime::sustained);
   EXPECT_TRUE(sample_back.hot);
-  const BackendOptions options{.kernels_folder = "k",
-                               .cache = false,
-                               .compile_threads = 5,
-                               .measured = {{"a GPU", {.dense_flops = 1.0 / 3, .read_bandwidth = 2e12}}}};
+  const BackendOptions options{.kernels_folder = "k", .cache = false, .compile_threads = 5};
   const Json options_json = to_json(options);
   const BackendOptions options_back = backend_options_from_json(JsonAt(options_json, "options"));
   EXPECT_EQ(options_back.kernels_folder, "k");
   EXPECT_FALSE(options_back.cache);
   EXPECT_EQ(options_back.compile_threads, 5);
-  EXPECT_EQ(options_back.measured, options.measured);
 }
 
 }  // namespace

@@ -67,17 +67,6 @@ TEST(WgmmaCost, FallsWhereTheDeviceIsFaster) {
   EXPECT_LT(seconds(knobs(), problem(16384), multipliers), 0.7 * seconds(knobs(), problem(16384)));
 }
 
-TEST(WgmmaCost, GoesByMeasuredRatesInPlaceOfTheDataSheet) {
-  DeviceInfo unknown = h200(), slower = h200();
-  unknown.peak_flops = unknown.peak_bandwidth = 0;
-  unknown.measured = {.dense_flops = 785.7e12, .read_bandwidth = 4.482e12};  // of an H200
-  slower.measured = {.dense_flops = 392.85e12, .read_bandwidth = 2.241e12};
-  for (const int64_t tokens : {64, 16384}) {
-    EXPECT_NEAR(seconds(knobs(), problem(tokens), unknown), seconds(knobs(), problem(tokens)), 1e-9);
-    EXPECT_GT(seconds(knobs(), problem(tokens), slower), 1.8 * seconds(knobs(), problem(tokens)));
-  }
-}
-
 TEST(WgmmaCost, CountsTilesThatAreCutOffAndSmsWithoutTiles) {
   // A tile of 192 rows holds all rows of an expert; of 176, the rest is a tile of its own that loads W again.
   const Problem even = with_rows(std::vector<int>(64, 192));
