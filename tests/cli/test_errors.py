@@ -60,7 +60,6 @@ def test_compile_says_why_nothing_is_legal(room, arguments, words):
     (["compile", *LAYER, "--show-unit", "--format", "json"], "warning: --format has no effect with --show-unit"),
     (["list", "models", "--show", "mixtral-8x7b", "--format", "json"], "warning: --format has no effect with --show"),
     (["doctor", *CPU, "--quick", "--no-cache"], "warning: --no-cache has no effect with --quick"),
-    (["tune", *TINY, "--mixed-gpus", "--dry-run"], "warning: --mixed-gpus has no effect without --device cuda:all"),
     (["tune", *TINY, "--at-once", "7", "--dry-run"], "warning: --at-once has no effect on a cpu"),
     (["verify", *TINY, "--candidate", "cpu", "--variant", "mma"], "no variant of the space 'quick' runs on a cpu"),
 ])

@@ -237,7 +237,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
 
 Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::optional<ContestRequest> choosing,
              const Invocation& invocation) {
-  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed);
+  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device);
   Backend* backend = backends.front().get();
   prepare(options, request, whole, choosing, *backend, invocation);
   CandidateSource source(request.space, backend->device(), drawn_candidates(request));
@@ -356,7 +356,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
 
   const OutputLock ours(options.output);  // one tuner per table and per journal, before a device is opened
   if (std::error_code error; fs::exists(options.journal, error)) static_cast<void>(Journal::claim(options.journal));
-  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, options.mixed, sharing);
+  const std::vector<std::unique_ptr<Backend>> backends = open_workers(options.device, sharing);
   std::vector<Backend*> devices;
   std::map<std::string, DeviceLock> held;  // by the device's id
   for (const std::unique_ptr<Backend>& one : backends) {
@@ -426,7 +426,6 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
   declare(set, options.device);
   declare(set, options.search, "all; quick for strategies that go through a list");
   set.group("Device");
-  set.flag("--mixed-gpus", options.mixed, "With cuda:all, take GPUs of unlike models together");
   set.value("--at-once", options.at_once, "N",
             "Tune N cells of a GPU at a time: one is measured while the kernels of the others compile [3]");
   set.group("Search");

@@ -29,7 +29,6 @@ struct TuneOptions {
   std::string strategy = "auto", max_candidates, time_budget, rounds, wait, regime = kBurst;
   std::string output, journal, format, shard, warm_start;
   std::string at_once;
-  bool mixed = false;  // GPUs of unlike models
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
 

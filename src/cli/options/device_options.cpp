@@ -28,7 +28,7 @@ void require_one_model(const std::vector<ListedDevice>& gpus) {
     if (!same_model(gpus[0].info, gpu.info))
       throw machine_error(fmt::format("{} is {}, {} is {}: a table is of one model", gpus[0].word,
                                       model_text(gpus[0].info), gpu.word, model_text(gpu.info)),
-                          "name GPUs of one model in CUDA_VISIBLE_DEVICES, or pass --mixed-gpus");
+                          "name GPUs of one model in CUDA_VISIBLE_DEVICES");
 }
 
 // Cores that compile for a worker. N workers of a GPU seldom all wait for compilers, so that each has more than an Nth.
@@ -149,7 +149,7 @@ std::unique_ptr<Backend> open_worker(const DeviceOptions& options) {
   return make_worker_backend(worker_options(options));
 }
 
-std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed, const Sharing& sharing) {
+std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, const Sharing& sharing) {
   WorkerOptions worker = worker_options(options);
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
   if (!is_all_gpus(options)) {
@@ -159,7 +159,7 @@ std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options,
   std::vector<ListedDevice> gpus = list_devices_in_worker(worker);
   std::erase_if(gpus, [](const ListedDevice& device) { return !device.word.starts_with("cuda:"); });
   if (gpus.empty()) gpus.push_back({"cuda:0", {}});  // which fails to open, with the reason
-  if (!mixed) require_one_model(gpus);
+  require_one_model(gpus);
   set_cores(worker, cores / std::ssize(gpus), sharing);
   std::vector<std::future<Workers>> opening;
   for (const ListedDevice& gpu : gpus) {

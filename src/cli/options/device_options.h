@@ -61,9 +61,8 @@ struct Sharing {
 };
 
 /// Every GPU that CUDA shows where the device is cuda:all, else that device alone, each in a worker or several. GPUs of
-/// unlike models are refused unless `mixed`. Errors as of open_worker.
-std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, bool mixed,
-                                                   const Sharing& sharing = {});
+/// unlike models are refused. Errors as of open_worker.
+std::vector<std::unique_ptr<Backend>> open_workers(const DeviceOptions& options, const Sharing& sharing = {});
 
 /// No other moetune uses the device while this lives. Errors as of lock_device.
 DeviceLock lock(const Backend& backend, const DeviceOptions& options, const Invocation& invocation);

@@ -28,7 +28,6 @@ constexpr NoEffect kRules[] = {
     {"check", "--commit", When::without, "--history"},
     {"check", "--pack,--update", When::with, "--peers", {}, true},
     {"check", "--rounds,--patience,--wait,--regime,--time-budget,--device", When::with, "--peers"},
-    {"tune", "--mixed-gpus", When::without, "--device", "cuda:all"},
     {"export", "--arch,--no-cache", When::without, "--format", "kernels", true},
     {"export", "--journal,--base,--unproven", When::without, "--format", "vllm,sglang", true},
     {"export", "--triton", When::without, "--format", "sglang", true},

@@ -108,14 +108,11 @@ def test_kill_9_of_the_parent_ends_all_workers_and_any_gpu_resumes(planted):
     assert after[:len(before)] == before and len(after) == len(set(after)) == 20
 
 
-def test_unlike_gpus_are_refused_unless_asked_for(planted):
-    unlike = gpus(2, "unlike:")
-    text = planted.error(3, "tune", *ALL, *FIVE, env=unlike)
+def test_unlike_gpus_are_refused(planted):
+    text = planted.error(3, "tune", *ALL, *FIVE, env=gpus(2, "unlike:"))
     assert "cuda:1 is another model with" in text and "a table is of one model" in text
-    assert "CUDA_VISIBLE_DEVICES, or pass --mixed-gpus" in text
+    assert "name GPUs of one model in CUDA_VISIBLE_DEVICES" in text
     assert planted.files() == []
-    planted.ok("tune", *ALL, "--max-candidates", "1", "--mixed-gpus", env=unlike)
-    assert len(planted.json("moetune-table.json")["entries"]) == 4
 
 
 def test_every_gpu_is_locked(planted):
