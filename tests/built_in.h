@@ -7,6 +7,7 @@
 
 #include "base/text/units.h"
 #include "variant/catalog.h"
+#include "variant/cost.h"
 
 namespace moetune {
 
@@ -16,6 +17,13 @@ inline const Catalog& built_in() {
 }
 
 inline const Variant& find_variant(std::string_view name) { return *built_in().find(name); }
+
+/// The built-in variant that a file of constants names, with a cost model of these constants.
+inline VariantPtr with_constants(const JsonAt& json) {
+  const auto make = json["variant"].string() == "mma" ? mma_variant : wgmma_variant;
+  return std::make_shared<const Variant>(make(constants_from_json(json)));
+}
+
 inline Candidate candidate_of(std::string_view variant, std::vector<int> values) {
   return {.variant = built_in().find(variant), .values = std::move(values)};
 }

@@ -19,11 +19,6 @@ Catalog::Catalog(const std::vector<std::string>& packs) {
     for (Pack& pack : load_packs(folder, left_out_)) add(pack_variant(std::make_shared<const Pack>(std::move(pack))));
 }
 
-VariantPtr with_constants(const JsonAt& json) {
-  const auto make = json["variant"].string() == "mma" ? mma_variant : wgmma_variant;
-  return std::make_shared<const Variant>(make(constants_from_json(json)));
-}
-
 void Catalog::add(Variant variant) {
   for (const VariantPtr& other : variants_) {
     if (other->name != variant.name) continue;

@@ -19,9 +19,6 @@ using Constants = std::map<std::string, double>;
 Constants built_in_constants(const std::string& variant);
 Constants constants_from_json(const JsonAt& json);
 
-/// The built-in variant that a file of constants names, with a cost model of these constants.
-VariantPtr with_constants(const JsonAt& json);
-
 inline double ceil_div(double a, double b) { return std::ceil(a / b); }
 
 /// Of two things done at the same time: the longer where `exponent` is large, their sum where it is 1.

@@ -255,11 +255,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
 TunedTable tune_all(const TuneOptions& options, const Invocation& invocation, const TuneRequest& request, Whole& whole,
                     const std::vector<Backend*>& devices, const std::atomic<bool>& stop) {
   Backend& backend = *devices.at(0);
-  const auto at_once =
-      std::ranges::count(devices, backend.device().id, [](const Backend* device) { return device->device().id; });
-  const JournalHeader header{whole.asked,        backend.device(), backend.environment(),
-                             request.space.name, request.strategy, request.seed,
-                             whole.sweep,        request.regime,   at_once};
+  const JournalHeader header{whole.asked,      backend.device(), backend.environment(), request.space.name,
+                             request.strategy, request.seed,     whole.sweep,           request.regime};
   JournalContents before;
   Journal journal = open_journal(options, header, before, invocation.terminal);
   Progress progress(invocation.terminal, backend.device(), options.quiet, request.time_budget);

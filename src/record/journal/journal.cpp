@@ -175,8 +175,7 @@ Json to_json(const JournalHeader& header) {
                {"space", header.space},
                {"strategy", header.strategy},
                {"seed", header.seed},
-               {"regime", name(header.regime)},
-               {"at_once", header.at_once}};
+               {"regime", name(header.regime)}};
   if (!header.sweep.empty()) json["sweep"] = header.sweep;
   json["cells"] = json_list(header.cells, named);
   return json;
@@ -192,7 +191,6 @@ JournalHeader journal_header_from_json(const JsonAt& json) {
   header.strategy = json["strategy"].string();
   header.seed = seed_from_json(json["seed"]);
   if (json.has("regime")) header.regime = parse_regime(json["regime"].string());  // older journals: burst
-  if (json.has("at_once")) header.at_once = json["at_once"].integer(1);           // older journals: 1
   if (json.has("sweep")) header.sweep = list_at(json["sweep"], &JsonAt::string);
   each(json["cells"], [&](const JsonAt& at) {
     header.cells.push_back(cell_from_json(at));

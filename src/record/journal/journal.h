@@ -25,7 +25,6 @@ struct JournalHeader {
   uint64_t seed = 0;
   std::vector<std::string> sweep = {};  // ids of all cells of the run, where these are a part; empty = no others
   Regime regime = Regime::burst;
-  int64_t at_once = 1;  // cells of a device that took turns: the times of their trials overlap
 };
 
 /// Writes {"schema": "moetune.journal/1", "kind": "header", ...}, then {"kind": "started", "cell", "candidate"} before

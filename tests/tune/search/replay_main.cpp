@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "built_in.h"
 #include "record/journal/journal.h"
 #include "tune/final.h"
 #include "tune/search/strategy.h"
