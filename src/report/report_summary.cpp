@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/text/text.h"
 #include "base/text/units.h"
 #include "record/comparison.h"
 #include "record/layer.h"
@@ -121,16 +122,6 @@ Figure histogram(const Entry& entry) {
 
 constexpr size_t kNamed = 3;  // cells or models, in a sentence
 
-// "a, b, c and 2 more", each word once.
-std::string some_of(const std::vector<std::string>& all) {
-  std::vector<std::string> words;
-  for (const std::string& word : all)
-    if (std::ranges::find(words, word) == words.end()) words.push_back(word);
-  const size_t count = words.size();
-  if (count > kNamed) words.resize(kNamed), words.back() += fmt::format(" and {} more", count - kNamed);
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
 }  // namespace
 
 ReportPart opening(const ReportInput& input) {
@@ -154,13 +145,13 @@ ReportPart opening(const ReportInput& input) {
     facts.push_back(fmt::format("{} as fast as the {}", range_text(ratios), name));
   }
   const std::string date = table.tool.value("date", table.updates.empty() ? "" : table.updates.back().date);
-  std::string first =
-      fmt::format("{} of {} ({}) on {} ({}{}{})", counted(won.size(), "cell"), some_of(models), some_of(ops),
-                  table.device.name, name(table.regime), date.empty() ? "" : ", ", date.substr(0, date.find('T')));
+  std::string first = fmt::format("{} of {} ({}) on {} ({}{}{})", counted(won.size(), "cell"), some_of(models, kNamed),
+                                  some_of(ops, kNamed), table.device.name, name(table.regime), date.empty() ? "" : ", ",
+                                  date.substr(0, date.find('T')));
   if (!facts.empty())
     first += fmt::format(": the {} {}", won.size() == 1 ? "winner is" : "winners are", fmt::join(facts, " and "));
   ReportPart part{.paragraphs = {first + "."}};
-  if (!beaten.empty()) part.paragraphs.push_back(fmt::format("Not the fastest known: {}.", some_of(beaten)));
+  if (!beaten.empty()) part.paragraphs.push_back(fmt::format("Not the fastest known: {}.", some_of(beaten, kNamed)));
   if (const size_t noisy = won.size() - trusted.size(); noisy > 0)
     part.paragraphs.push_back(fmt::format("{} of {} too noisy to trust and not counted here.", noisy,
                                           counted(won.size(), "cell") + (noisy == 1 ? " is" : " are")));

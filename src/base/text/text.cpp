@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace moetune {
@@ -68,6 +69,15 @@ bool is_printable(std::string_view text) {
 
 std::string html_text(std::string_view text) {
   return replaced(printable(text), "&<>\"'\n\t", {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;", " ", " "});
+}
+
+std::string some_of(const std::vector<std::string>& words, size_t most) {
+  std::vector<std::string> named;
+  for (const std::string& word : words)
+    if (std::ranges::find(named, word) == named.end()) named.push_back(word);
+  const size_t more = named.size() - std::min(most, named.size());
+  named.resize(named.size() - more);
+  return fmt::format("{}{}", fmt::join(named, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 }  // namespace moetune

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace moetune {
 
@@ -21,5 +22,8 @@ bool is_printable(std::string_view text);
 /// For the text of an element and for the value of an attribute in double quotes: printable(), on one line, with & < >
 /// and both quotes as references.
 std::string html_text(std::string_view text);
+
+/// "a, b and 4 more": the first `most` of the words, each once.
+std::string some_of(const std::vector<std::string>& words, size_t most);
 
 }  // namespace moetune

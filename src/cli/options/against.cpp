@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <set>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "base/text/units.h"
 #include "record/table/table.h"
 #include "variant/pack/pack.h"
@@ -139,18 +139,14 @@ TunedTable table_of_packs(const std::vector<Cell>& cells, const Catalog& here, c
 std::string only_in(const Catalog& catalog, const std::string& name, const Catalog& other) {
   constexpr size_t kMost = 4;
   const std::set<std::string> alone = alone_in(catalog, other);
-  const std::vector<std::string> first(alone.begin(), std::next(alone.begin(), std::min(alone.size(), kMost)));
-  const std::string more = alone.size() > kMost ? fmt::format(" and {} more", alone.size() - kMost) : "";
-  return alone.empty() ? "" : fmt::format("only in {}: {}{}", name, fmt::join(first, ", "), more);
+  return alone.empty() ? "" : fmt::format("only in {}: {}", name, some_of({alone.begin(), alone.end()}, kMost));
 }
 
 void require_other(const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error))
-    throw request_error(fmt::format("--against: {}: no such file or folder", path),
-                        "name another moetune binary, or a folder of kernels");
-  if (!is_folder(path) && (!fs::is_regular_file(path, error) || ::access(path.c_str(), X_OK) != 0))
-    throw request_error(fmt::format("--against: {} cannot be run", path),
+  const bool exists = fs::exists(path, error);
+  if (!exists || (!is_folder(path) && (!fs::is_regular_file(path, error) || ::access(path.c_str(), X_OK) != 0)))
+    throw request_error(fmt::format("--against: {}{}", path, exists ? " cannot be run" : ": no such file or folder"),
                         "name another moetune binary, or a folder of kernels");
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text/text.h"
 #include "base/text/units.h"
 #include "cli/text/output.h"
 #include "record/fields.h"
@@ -108,14 +109,8 @@ std::vector<Criterion> criteria_of(const TunedTable& table, const CellOptions& o
 // "8, 16 and 4 more": the different values that the table has.
 std::string values_text(const TunedTable& table, const Criterion& criterion) {
   constexpr size_t kMost = 8;
-  std::vector<std::string> values;
-  for (const Entry& entry : table.entries)
-    if (std::string value = words_of(entry.cell, criterion.option).front();
-        std::ranges::find(values, value) == values.end())
-      values.push_back(std::move(value));
-  const size_t more = values.size() > kMost ? values.size() - kMost : 0;
-  values.resize(values.size() - more);
-  return fmt::format("{}{}", fmt::join(values, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+  const auto value = [&](const Entry& entry) { return words_of(entry.cell, criterion.option).front(); };
+  return some_of(mapped(table.entries, value), kMost);
 }
 
 // The options that no cell has by themselves, with what the cells have; else all of them, which no cell has together.

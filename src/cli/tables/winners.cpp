@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/stats.h"
+#include "base/text/text.h"
 #include "base/text/units.h"
 #include "record/layer.h"
 #include "record/step.h"
@@ -155,10 +156,9 @@ std::string noise_sentence(const TunedTable& table) {
     if (const std::string reason = distrust(entry); !reason.empty())
       noisy.push_back(fmt::format("{} ({})", id(entry.cell), reason));
   if (noisy.empty()) return "";
-  const size_t count = noisy.size();
-  if (count > kNamed) noisy.resize(kNamed), noisy.push_back(fmt::format("and {} more", count - kNamed));
   return fmt::format("{} of {} {} too noisy to trust: {}; tune again with a longer --wait or on a quieter machine.",
-                     count, counted(table.entries.size(), "cell"), count == 1 ? "is" : "are", fmt::join(noisy, ", "));
+                     noisy.size(), counted(table.entries.size(), "cell"), noisy.size() == 1 ? "is" : "are",
+                     some_of(noisy, kNamed));
 }
 
 std::string answer(const TunedTable& table, size_t cells) {

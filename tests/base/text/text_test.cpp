@@ -38,5 +38,11 @@ TEST(Printable, NamesHoldNoLineBreaks) {
   EXPECT_FALSE(is_printable("a\x1b"));
 }
 
+TEST(SomeOf, NamesEachWordOnceAndCountsTheOthers) {
+  EXPECT_EQ(some_of({}, 2), "");
+  EXPECT_EQ(some_of({"a", "b", "a"}, 2), "a, b");
+  EXPECT_EQ(some_of({"a", "b", "a", "c", "d"}, 2), "a, b and 2 more");
+}
+
 }  // namespace
 }  // namespace moetune

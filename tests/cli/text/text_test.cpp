@@ -176,7 +176,7 @@ TEST(Winners, OfManyNoisyCellsThreeAreNamed) {
   EXPECT_TRUE(sentence.starts_with("5 of 5 cells are too noisy to trust: ")) << sentence;
   EXPECT_NE(sentence.find(id(table.entries[2].cell)), std::string::npos);
   EXPECT_EQ(sentence.find(id(table.entries[3].cell)), std::string::npos);
-  EXPECT_NE(sentence.find(", and 2 more; tune again"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find(" and 2 more; tune again"), std::string::npos) << sentence;
   EXPECT_EQ(noise_sentence({}), "");
 }
 
