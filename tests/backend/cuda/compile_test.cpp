@@ -506,7 +506,16 @@ TEST(Plants, AllCompile) {
     ASSERT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
     expect_planted(one.plant, candidate.variant->unit(candidate, shape), "sm_90a");
   }
-  for (const GatePlant& one : kGatePlants) expect_planted(one.plant, finish_unit(Dtype::bf16), "sm_80");
+  for (const GatePlant& one : kGatePlants) {
+    Problem gated = planted_problem();
+    gated.shape.fusion = one.fusion;
+    const Variant& variant = find_variant(one.plant.variant);
+    const bool of_kernel = one.plant.file.starts_with(one.plant.variant);
+    expect_planted(one.plant,
+                   of_kernel ? variant.unit(variant.fallback(gated, device_of_arch("sm_80")), gated.shape)
+                             : service_unit(Dtype::bf16),
+                   "sm_80");
+  }
 }
 
 TEST(Plants, ASentenceMustStandThereOnce) {
