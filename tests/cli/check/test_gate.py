@@ -35,14 +35,11 @@ def worker_script(room, body):
 # --- against another program ---
 
 def test_against_itself_tells_everything(planted):
-    room, env = planted, {"MOETUNE_PLANT": "waited:0"}  # a cell that other programs disturb has no part in the mean
+    room, env = planted, {"MOETUNE_PLANT": "waited:0;steady:100"}  # a cell that other programs disturb has no part in the mean
     table = room.tuned("--tokens", "8,16")
-    for _ in range(10):
-        result = room.run("check", table, *CPU, "--against", PLANTED, "--threshold", "90%", "--rounds", "8", "-o",
-                          "check.json", "--junit", "check.xml", "--markdown", "check.md", "--benchmark", "times.json", env=env)
-        assert result.returncode in (0, 4), result.stdout + result.stderr
-        if "mean" in room.json("check.json"):
-            break
+    result = room.run("check", table, *CPU, "--against", PLANTED, "--threshold", "90%", "--rounds", "8", "-o",
+                      "check.json", "--junit", "check.xml", "--markdown", "check.md", "--benchmark", "times.json", env=env)
+    assert result.returncode in (0, 4), result.stdout + result.stderr
     assert f"and {PLANTED} keep their operands at the same time: at least " in result.stderr
     assert "both have the same kernels" in result.stderr
     validate("check", room.path / "check.json")
