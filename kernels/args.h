@@ -76,8 +76,8 @@ struct Args {
   // from kScaleBlock columns to the next.
   float* y_scales = nullptr;
   long long y_scale_row = 0, y_scale_step = 0;
-  void* h =
-      nullptr;  // [rows, n] elements of y: the sums that gates and ups are made of, columns in the order of W's rows
+  // [rows, n] elements of y: gates and ups before the activation, columns in the order of W's rows.
+  void* h = nullptr;
 };
 
 // Rows of W and columns along k that one scale of a block covers; of X it covers one row.

@@ -50,7 +50,7 @@ __forceinline__ float bias(const Args& args, int expert, long long column) {
       static_cast<const typename Config::Function::Result*>(args.bias)[expert * args.n + w_row<Config>(args, column)]);
 }
 
-// H of a row from `column` of the product on, which is a gate's: the sums that make Y, in the order of W's rows.
+// Where the gate of `column` of the product lies in row `row` of H.
 template <class Config>
 __forceinline__ typename Config::Function::Result* place_in_h(const Args& args, int row, long long column) {
   return static_cast<typename Config::Function::Result*>(args.h) + row * args.n + w_row<Config>(args, column);

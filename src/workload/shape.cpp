@@ -72,8 +72,8 @@ void require_valid_gate(const Shape& shape) {
     throw request_error("interleaved needs an activation",
                         "with --gated, it is an order of W's rows: gate and up by turns");
   if (fusion.store_h && (!joins_gates(shape) || fusion.by_slot || is_quantised(layer.dtype)))
-    throw request_error("H is stored by fwd of up with --gated alone, in expert order and not of quantised inputs",
-                        "leave out --store-h: it is for gradients");
+    throw request_error("store_h belongs to fwd of up with --gated, in bf16, fp16 or fp32 and without --by-slot",
+                        "leave out --store-h unless you need gradients");
   if (!is_gated(fusion)) return;
   if (int{fusion.silu} + int{fusion.gelu} + int{fusion.gpt_oss} > 1)
     throw request_error(fmt::format("{} has two activations", text(fusion)), "a layer has one");

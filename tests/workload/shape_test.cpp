@@ -160,6 +160,10 @@ TEST(RequireValid, LeavesGatesToForwardOfUpAndDxOfDown) {
   EXPECT_EQ(with({.silu = true, .bias = true}).what, "");
   EXPECT_EQ(with({.permute_x = true, .gpt_oss = true, .interleaved = true}).what, "");
   EXPECT_EQ(with({.bias = true}, Op::fwd, Projection::down).what, "");
+  EXPECT_EQ(with({.silu = true, .store_h = true}).what, "");
+  for (const Fusion& fusion : {Fusion{.store_h = true}, Fusion{.by_slot = true, .silu = true, .store_h = true}})
+    EXPECT_EQ(with(fusion).what,
+              "store_h belongs to fwd of up with --gated, in bf16, fp16 or fp32 and without --by-slot");
   EXPECT_EQ(with({.silu = true}, Op::dx).what, "dx of up has no gate");
   EXPECT_EQ(with({.silu = true}, Op::fwd, Projection::down).what, "fwd of down has no gate");
   EXPECT_EQ(with({.permute_y = true, .topk_weights = true, .silu = true}, Op::dx, Projection::down).what, "");

@@ -38,8 +38,7 @@ struct WgmmaH {
       const float4 d = four(v);
       const unsigned gates = transposed_8x8(pack<Result>(d.x, d.y)), ups = transposed_8x8(pack<Result>(d.z, d.w));
       const int row = v * 8 + lane / 4;
-      if (row < tile.rows)
-        store_pairs_in_h<Block>(args, tile.row + row, column + lane % 4 * 2, gates, ups);
+      if (row < tile.rows) store_pairs_in_h<Block>(args, tile.row + row, column + lane % 4 * 2, gates, ups);
     }
   }
 
@@ -71,8 +70,7 @@ struct WgmmaH {
       }
 #pragma unroll
       for (int v = wide; v < vectors; v += 2)
-        if (r < tile.rows)
-          store_pairs_in_h<Block>(args, row, tile.column + v * 8 + lane % 4 * 2, word(v), word(v + 1));
+        if (r < tile.rows) store_pairs_in_h<Block>(args, row, tile.column + v * 8 + lane % 4 * 2, word(v), word(v + 1));
     }
   }
 };

@@ -365,7 +365,8 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
     double most = dtype == Dtype::fp32 ? of_fp32 : rounds_sums ? kMaxUlpsAdded : twice ? kMaxUlpsTwice : kMaxUlps;
     double norm = max_normalised_error(dtype, twice, result.terms);
     if (operands_.product.a.type.dtype == Dtype::fp8) {
-      // Values at a limit of the activation are exact: the least that others are rounded by counts for these too.
+      // An activation's limits make many results exact. Errors are compared with at least the smallest rounding that
+      // the others have.
       const double least = std::ldexp(1 / std::sqrt(12.0), -significand_bits(dtype));
       const double own = result.squares > 0 ? std::max(least, std::sqrt(counts[i].rounding / result.squares)) : 0;
       const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16 ||
