@@ -35,9 +35,8 @@ constexpr NoEffect kRules[] = {
     {"tune", "--kernel-file,--base,--shared-experts", When::without, "--for", {}, true},
     {"tune",
      "--op,--projection,--permute-x,--permute-y,--by-slot,--topk-weights,--suite,--variant,--pack,--choose,"
-     "--bucket-loss,--shard,--append,--fast-sums,--gated,--interleaved,--store-h,--bias,--accumulate,--fp32-dw,--sum-"
-     "slots,"
-     "--weight-gradient",
+     "--bucket-loss,--shard,--append,--fast-sums,--gated,--interleaved,--store-h,--bias,--accumulate,--fp32-dw,"
+     "--sum-slots,--weight-gradient",
      When::with,
      "--for",
      {},
