@@ -1,16 +1,49 @@
-// The table as CSV.
+// The table as CSV. Units stand in the names of columns; what a row has no value for is empty.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
+#include "base/text/text.h"
 #include "export/exporter.h"
 #include "record/fields.h"
 #include "record/layer.h"
 #include "record/step.h"
-#include "variant/variant.h"
+#include "variant/catalog.h"
 
 namespace moetune {
 namespace {
+
+// `digits` significant digits; nothing for NaN and infinities.
+std::string number_field(double value, int digits = 6) {
+  return rounded(value, digits).is_null() ? "" : fmt::format("{:.{}g}", value, digits);
+}
+
+std::string boolean_field(bool value) { return value ? "true" : "false"; }
+
+void add_figures(Fields& fields, const RoutingFigures& figures) {
+  fields.emplace_back("rows", std::to_string(figures.rows));
+  fields.emplace_back("active_experts", std::to_string(figures.active_experts));
+  fields.emplace_back("max_rows", std::to_string(figures.max_rows));
+  fields.emplace_back("max_over_mean", number_field(figures.max_over_mean, 5));
+  fields.emplace_back("cv", number_field(figures.cv, 5));
+  fields.emplace_back("effective_experts", number_field(figures.effective_experts, 5));
+}
+
+// The variant, a column for each knob of any variant that is built in, and those of a pack's candidate. A knob that the
+// variant does not have stays empty: 0 would be a value.
+void add_candidate(Fields& fields, const Entry& entry) {
+  static const std::vector<std::string> names = Catalog().knob_names();
+  Fields words;
+  if (entry.skipped.empty()) words = knob_words(entry.candidate);
+  fields.emplace_back("variant", entry.skipped.empty() ? entry.candidate.variant->name : "");
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(words, name, &Fields::value_type::first);
+    fields.emplace_back(name, found == words.end() ? "" : found->second);
+  }
+  for (const auto& [name, value] : words)  // of a pack
+    if (std::ranges::find(names, name) == names.end()) fields.emplace_back(name, value);
+}
 
 void add_rival(Fields& fields, const std::string& prefix, const Rival* rival) {
   fields.emplace_back(prefix + "_us", rival ? number_field(rival->measurement.time.value * 1e6) : "");
@@ -59,22 +92,29 @@ void add_layer(Fields& fields, const TunedLayer* layer, const Entry& entry) {
 
 Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) {
   const bool won = entry.skipped.empty();
-  const double seconds = entry.measurement.time.value;
+  const Measurement& measurement = entry.measurement;
+  const Estimate& time = measurement.time;
   const double roof = roof_seconds(entry, table.device);
   Fields fields = {{"device", table.device.name}, {"regime", std::string(name(table.regime))}};
   const auto add = [&](std::string_view column, std::string value) {
     fields.emplace_back(column, won ? std::move(value) : std::string());
   };
-  add_cell(fields, entry.cell);
+  std::ranges::copy(fields_of(entry.cell), std::back_inserter(fields));
   add_figures(fields, entry.figures);
-  add_candidate(fields, won ? &entry.candidate : nullptr);
-  add_measurement(fields, won ? &entry.measurement : nullptr);
+  add_candidate(fields, entry);
+  add("median_us", number_field(time.value * 1e6));
+  add("low_us", number_field(time.low * 1e6));
+  add("high_us", number_field(time.high * 1e6));
+  add("samples", std::to_string(time.samples));
+  add("launches", std::to_string(measurement.launches));
+  add("clock_mhz", measurement.clock_mhz > 0 ? number_field(measurement.clock_mhz, 5) : "");
   add("tflops", number_field(tflops(entry), 4));
   add("tbps", number_field(terabytes_per_second(entry), 4));
-  add("percent_of_roof", roof > 0 && seconds > 0 ? number_field(100 * roof / seconds, 4) : "");
+  add("percent_of_roof", roof > 0 && time.value > 0 ? number_field(100 * roof / time.value, 4) : "");
   add("occupancy", number_field(entry.occupancy, 5));
   add_rivals(fields, entry);
-  add_verdict(fields, won ? &entry.verdict : nullptr);
+  add("normalised_error", number_field(entry.verdict.normalised_error, 4));
+  add("max_ulps", number_field(entry.verdict.max_ulps, 4));
   add("ties", std::to_string(entry.ties.size()));
   fields.emplace_back("legal", std::to_string(entry.legal));
   fields.emplace_back("measured", std::to_string(entry.measured));
@@ -87,16 +127,39 @@ Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) 
   return fields;
 }
 
+std::string quoted(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  return '"' + replaced(text, "\"", {"\"\""}) + '"';
+}
+
+// RFC 4180 with line feeds at line ends. The first row gives columns alone. A column that some rows lack stands behind
+// that before it in the others.
+std::string csv_text(const std::vector<Fields>& rows) {
+  std::vector<std::string> columns;
+  const auto place = [&](const std::string& name) { return std::ranges::find(columns, name); };
+  for (const Fields& row : rows)
+    for (size_t i = 0; i < row.size(); ++i)
+      if (place(row[i].first) == columns.end())
+        columns.insert(i == 0 ? columns.begin() : place(row[i - 1].first) + 1, row[i].first);
+  std::string text = fmt::format("{}\n", fmt::join(mapped(columns, quoted), ","));
+  for (const Fields& row : std::span(rows).subspan(1)) {
+    std::vector<std::string> values(columns.size());
+    for (const auto& [name, value] : row) values[static_cast<size_t>(place(name) - columns.begin())] = quoted(value);
+    text += fmt::format("{}\n", fmt::join(values, ","));
+  }
+  return text;
+}
+
 }  // namespace
 
 Export export_csv(const TunedTable& table) {
-  std::vector<Fields> rows;
+  Entry blank;
+  blank.skipped = "-";
+  std::vector<Fields> rows = {fields_of(blank, table, nullptr)};
   const std::vector<Step> steps = training_steps(cell_times(table));
   for (size_t i = 0; i < table.entries.size(); ++i)
     rows.push_back(fields_of(table.entries[i], table, step_of(steps, i)));
-  Entry blank;
-  blank.skipped = "-";
-  return {.files = {{"", csv_text(fields_of(blank, table, nullptr), rows)}}, .notes = {}};
+  return {.files = {{"", csv_text(rows)}}, .notes = {}};
 }
 
 }  // namespace moetune

@@ -11,13 +11,6 @@
 namespace moetune {
 namespace {
 
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + "\"";
-}
-
 std::string padded(const std::string& text, size_t width, bool right) {
   const std::string space(width - static_cast<size_t>(display_width(text)), ' ');
   return right ? space + text : text + space;
@@ -170,17 +163,6 @@ std::string fitted(const Grid& whole, int columns) {
   const std::vector<int> widths = widths_within(grid, columns);
   if (!widths.empty()) return table_of(broken(grid, widths), one_line);
   return grid.columns.size() < 3 ? table_of(grid, one_line) : stacked(grid, columns);
-}
-
-std::string csv(const Grid& grid) {
-  std::string out;
-  for (size_t i = 0; i < grid.columns.size(); ++i) out += (i ? "," : "") + quoted(grid.columns[i].title);
-  out += "\n";
-  for (const std::vector<std::string>& row : grid.rows) {
-    for (size_t i = 0; i < row.size(); ++i) out += (i ? "," : "") + quoted(row[i]);
-    out += "\n";
-  }
-  return out;
 }
 
 std::string one_line(std::string_view text) { return replaced(printable(text), "|\n\r", {"\\|", " ", " "}); }

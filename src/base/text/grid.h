@@ -1,4 +1,4 @@
-// Columns of text as Markdown and as CSV. Knows nothing of what they show.
+// Columns of text as Markdown and for a terminal. Knows nothing of what they show.
 #pragma once
 #include <string>
 #include <string_view>
@@ -39,9 +39,6 @@ std::string fitted(const Grid& grid, int columns);
 /// The words of a text in lines of at most `width` columns (0 = one line); a longer word has a line of its own. "12 %"
 /// is one word.
 std::vector<std::string> lines_of(std::string_view text, int width);
-
-/// RFC 4180 with \n line ends.
-std::string csv(const Grid& grid);
 
 /// A printable text that can't break a Markdown table: there a '|' ends the cell and a line break the row.
 std::string one_line(std::string_view text);

@@ -173,7 +173,7 @@ void add_peers(const Peers& peers, std::vector<EntrantResult>& results) {
 void report(const std::vector<EntrantResult>& results, const TunedTable& layers, const std::string& cells,
             const std::string& fault, const BenchOptions& options, const Catalog& catalog, const Invocation& invocation,
             Backend& backend) {
-  const Format format = parse_format(options.format, kFormats);
+  const Format format = parse_format(options.format, kFormatsButCsv);
   Json json = {{"schema", "moetune.bench/1"},
                {"tool", tool_json(invocation.argv)},
                {"device", to_json(backend.device())},
@@ -190,7 +190,6 @@ void report(const std::vector<EntrantResult>& results, const TunedTable& layers,
   std::string written;
   write_outputs({[&] {
                    if (format == Format::json) print(pretty_json(json));
-                   if (format == Format::csv) print(bench_csv(results, layers));
                    if (format == Format::text || format == Format::markdown)
                      print(bench_text(results, style_of(format, invocation.terminal, options.verbose), layers));
                    if (format == Format::markdown) print(cut_short(fault));
@@ -213,7 +212,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
   const Catalog catalog(options.device.packs);
   note_packs(catalog, invocation.terminal);
-  parse_format(options.format, kFormats);
+  parse_format(options.format, kFormatsButCsv);
   const Regime regime = parse_regime(options.regime);
   const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
   if (options.hot && !options.peers.empty())
@@ -290,7 +289,7 @@ void declare_bench(OptionSet& set, BenchOptions& options) {
   set.flag("--in-process", options.in_process,
            "Run kernels in this process, where ncu and compute-sanitizer see them; a kernel that crashes ends it");
   set.value("-o,--output", options.output, "FILE", "Write the results as JSON; - is standard output");
-  declare_format(set, options.format, kFormats);
+  declare_format(set, options.format, kFormatsButCsv);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates, roles and rates");
   set.flag("-q,--quiet", options.quiet, "No progress");
 }

@@ -324,7 +324,7 @@ Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
 }
 
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
-  parse_format(options.format, options.dry_run ? kFormatsButCsv : kFormats);
+  parse_format(options.format, options.dry_run || !options.served.program.empty() ? kFormatsButCsv : kFormats);
   for (const std::string& text : model_notes(options.cells)) note(invocation.terminal, text);
   std::optional<ServedRun> served;
   if (!options.served.program.empty()) {

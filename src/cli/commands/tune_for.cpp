@@ -413,7 +413,7 @@ std::function<std::vector<Candidate>(const Entries&)> served_contenders(const Se
 
 Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptions& options,
                   const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormats);
+  const Format format = parse_format(options.format, kFormatsButCsv);
   const TunedTable table = finished(whole);
   if (table.choices.empty())
     throw Error(Exit::no, "the time budget ended before the rows of a token count were chosen",
@@ -456,8 +456,6 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
   const Style style = style_of(format, invocation.terminal, options.verbose);
   if (format == Format::json)
     print(pretty_json(to_json(table)));
-  else if (format == Format::csv)
-    for (const HeadedTable& one : tables) print(csv(one.grid));
   else
     print(headed_tables_text(tables, style));
   if (nothing)

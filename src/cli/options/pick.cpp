@@ -52,8 +52,7 @@ Words words_of(const Cell& cell, std::string_view option) {
     const Fusion& fusion = cell.shape.fusion;
     return {fusion.silu ? "silu" : fusion.gelu ? "gelu" : fusion.gpt_oss ? "gpt-oss" : ""};
   }
-  Fields fields;
-  add_cell(fields, cell);
+  const Fields fields = fields_of(cell);
   const std::string& word = std::ranges::find(fields, option, &Fields::value_type::first)->second;
   return word == "true" || word == "false" ? Words{text(cell.shape.fusion), word} : Words{word};
 }

@@ -1,4 +1,4 @@
-// Tables, JSON and CSV of measured results.
+// Tables and JSON of measured results.
 #include "cli/tables/bench_results.h"
 
 #include <fmt/format.h>
@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/text/units.h"
-#include "record/fields.h"
 #include "record/layer.h"
 
 namespace moetune {
@@ -64,50 +63,6 @@ std::vector<std::string> names_in_sums(const Entrant& entrant) {
   });
 }
 
-// Of the result's layer: up, then down with the pair that the contender is in, else with the rivals as which it counts;
-// and of the pair's this one alone.
-void add_layer(Fields& row, const EntrantResult& result, const TunedTable& layers) {
-  const TunedLayer* layer = result.status == Status::ok ? find_layer(layers, result.cell) : nullptr;
-  const Contender& contender = result.entrant.contender;
-  const bool up = layer && layer->up == result.cell;
-  const Measurement *both = nullptr, *alone = nullptr;
-  if (layer && contender.baseline.empty() && contender.candidate == (up ? layer->up_candidate : layer->down_candidate))
-    both = &layer->measurement, alone = up ? &layer->up_measurement : &layer->down_measurement;
-  else if (layer)
-    for (const Rival& rival : layer->rivals)
-      if (std::ranges::count(names_in_sums(result.entrant), rival.name) > 0) both = &rival.measurement;
-  row.emplace_back("layer_us", both ? number_field(both->time.value * 1e6) : "");
-  row.emplace_back("layer_part_us", alone ? number_field(alone->time.value * 1e6) : "");
-}
-
-// `step`: what the result's cell is part of, or null.
-Fields fields_of(const EntrantResult& result, const Step* step, const TunedTable& layers) {
-  const bool ok = result.status == Status::ok;
-  const double seconds = result.measurement.time.value;
-  const Estimate& versus = result.versus;
-  Fields row;
-  add_cell(row, result.cell);
-  row.emplace_back("role", result.entrant.role);
-  row.emplace_back("baseline", result.entrant.contender.baseline);
-  add_candidate(row, result.entrant.contender.baseline.empty() ? &result.entrant.contender.candidate : nullptr);
-  row.emplace_back("status", name(result.status));
-  row.emplace_back("reason", result.reason);
-  add_measurement(row, ok ? &result.measurement : nullptr);
-  const auto add = [&](std::string_view column, double value, int digits) {
-    row.emplace_back(column, ok && value > 0 ? number_field(value, digits) : "");
-  };
-  add("baseline_speedup", versus.value, 4);
-  add("baseline_speedup_low", versus.low, 4);
-  add("baseline_speedup_high", versus.high, 4);
-  add("tflops", result.flops / seconds * 1e-12, 4);
-  add("tbps", result.bytes / seconds * 1e-12, 4);
-  add_verdict(row, result.verdict.elements > 0 ? &result.verdict : nullptr);
-  const ContenderTime* sum = step && ok ? find_sum(*step, names_in_sums(result.entrant)[0]) : nullptr;
-  row.emplace_back("step_us", sum ? number_field(sum->time.value * 1e6) : "");
-  add_layer(row, result, layers);
-  return row;
-}
-
 }  // namespace
 
 bool has_role(const Entrant& entrant, std::string_view role) {
@@ -126,6 +81,7 @@ Json to_json(const EntrantResult& result) {
   }
   json["measurement"] = to_json(result.measurement);
   if (result.entrant.role != "peer") json["verdict"] = to_json(result.verdict);
+  if (result.versus.value > 0) json.update(estimate_json("baseline_speedup", result.versus, 4));
   json["tflops"] = rounded(result.flops / result.measurement.time.value * 1e-12);
   json["tbps"] = rounded(result.bytes / result.measurement.time.value * 1e-12);
   return json;
@@ -160,17 +116,6 @@ std::vector<Comparison> comparisons(const std::vector<EntrantResult>& results) {
     cells.push_back(std::move(one));
   }
   return cells.size() < 2 ? std::vector<Comparison>{} : compare(cells);
-}
-
-std::string bench_csv(const std::vector<EntrantResult>& results, const TunedTable& layers) {
-  const std::vector<Step> steps = training_steps(cell_times(results));
-  std::vector<Fields> rows;
-  size_t cell = 0;
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (i > 0 && results[i].cell != results[i - 1].cell) ++cell;
-    rows.push_back(fields_of(results[i], step_of(steps, cell), layers));
-  }
-  return csv_text(fields_of({}, nullptr, {}), rows);
 }
 
 int64_t failures(const std::vector<EntrantResult>& results) {

@@ -21,10 +21,6 @@ bool has_role(const Entrant& entrant, std::string_view role);
 /// of a cell follow each other.
 std::vector<CellTimes> cell_times(const std::vector<EntrantResult>& results);
 
-/// One row per result for spreadsheets, with the contender's sum over the six cells of a training step where there is
-/// one, and of the layers of `layers` with the time of up, then down.
-std::string bench_csv(const std::vector<EntrantResult>& results, const TunedTable& layers);
-
 /// How many results failed.
 int64_t failures(const std::vector<EntrantResult>& results);
 

@@ -92,10 +92,5 @@ TEST(Grid, FittedLeavesTwoColumnsAlone) {
   EXPECT_EQ(fitted(grid, 5), markdown(grid));
 }
 
-TEST(Grid, CsvQuotesWhereItMust) {
-  const Grid grid{{{"a"}, {"b"}}, {{"1,5", "say \"x\""}, {"plain", ""}}};
-  EXPECT_EQ(csv(grid), "a,b\n\"1,5\",\"say \"\"x\"\"\"\nplain,\n");
-}
-
 }  // namespace
 }  // namespace moetune

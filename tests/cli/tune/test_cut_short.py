@@ -81,7 +81,7 @@ def test_bench_keeps_the_cells_before_an_error(planted):
     assert " measured in 1 of 2 cells. Written to bench.json.\n" in out
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "markdown"])
+@pytest.mark.parametrize("form", ["json", "markdown"])
 def test_bench_prints_the_cells_before_an_error_in_every_format(planted, form):
     tuned(planted)
     out, _ = run_and_lose_the_trace(planted, "bench", *CELLS, "--rounds", "3", "--format", form)

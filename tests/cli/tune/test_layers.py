@@ -96,11 +96,6 @@ def test_bench_times_the_pair_beside_its_rivals(room):
                                                                               "baseline"] * 2
     assert TITLE in result.stdout and "up, then down" in result.stdout and "winners" in result.stdout
     assert "8 contenders measured in 2 cells and 1 layer." in result.stdout
-    rows = list(csv.DictReader(io.StringIO(
-        room.ok("bench", *CPU, "--table", TABLE, "--rounds", "3", "--format", "csv").stdout)))
-    up, down = rows[:4], rows[4:]
-    assert all(one["layer_us"] == other["layer_us"] != "" for one, other in zip(up, down))
-    assert [row["role"] for row in rows if row["layer_part_us"]] == ["layer", "layer"]
     one = room.ok("bench", *CPU, "--table", TABLE, "--projection", "up", "--rounds", "1").stdout
     assert "3 contenders measured in 1 cell." in one and "up, then down" not in one
 
