@@ -36,30 +36,11 @@ void read_comment(std::string_view line, const std::string& place, Table& table)
   }
 }
 
-// The text of a value between commas. As in RFC 4180 it may stand in quotes, with quotes inside doubled.
-std::string unquoted(std::string_view word, const std::string& place) {
-  if (!word.starts_with('"')) return std::string(word);
-  std::string text;
-  for (size_t i = 1; i < word.size(); ++i) {
-    if (word[i] == '"' && i + 1 == word.size()) return text;
-    if (word[i] == '"' && word[++i] != '"')
-      throw request_error(fmt::format("{}: text follows the quoted value {}", place, word.substr(0, i)));
-    text += word[i];
-  }
-  throw request_error(fmt::format("{}: a quote is never closed", place), "a value may not go on in the next line");
-}
-
-// The values of a line, white space around each removed. Commas in quotes are part of a value.
-std::vector<std::string> values_of(std::string_view line, const std::string& place) {
-  std::vector<std::string> values;
-  bool quoted = false;
-  size_t begin = 0;
-  for (size_t i = 0; i <= line.size(); ++i) {
-    if (i < line.size() && line[i] == '"') quoted = !quoted;
-    if (i < line.size() && (line[i] != ',' || quoted)) continue;
-    values.push_back(unquoted(trim(line.substr(begin, i - begin)), place));
-    begin = i + 1;
-  }
+// The values of a line, without white space and quotes around each.
+std::vector<std::string> values_of(std::string_view line) {
+  std::vector<std::string> values = split(line, ',');
+  for (std::string& value : values)
+    if (value.size() > 1 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
   return values;
 }
 
@@ -108,9 +89,9 @@ Table read_table(std::string_view text, const std::string& where) {
     if (line.front() == '#')
       read_comment(line, place, table);
     else if (table.columns.empty())
-      read_header(values_of(line, place), place, table);
+      read_header(values_of(line), place, table);
     else
-      read_entry(values_of(line, place), place, table);
+      read_entry(values_of(line), place, table);
   }
   if (table.columns.empty()) throw request_error(fmt::format("{}: the file is empty", where));
   if (table.layers.empty()) throw request_error(fmt::format("{}: has a header but no lines", where));

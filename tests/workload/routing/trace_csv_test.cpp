@@ -33,15 +33,14 @@ TEST(CsvTrace, ReadsChosenExpertsInAnyOrderOfLines) {
   EXPECT_EQ(trace.layers[0].topk_ids, (Ints{2, 1, 3, 0}));
 }
 TEST(CsvTrace, TakesQuotedValues) {
-  const Trace trace =
-      read_csv("\"layer\",\"expert\",\"rows\"\r\n\"a, \"\"b\"\"\",\"0\",\"2\"\r\n\"a, \"\"b\"\"\", \"1\" ,1\r\n", 0, 1);
+  const Trace trace = read_csv("\"layer\",\"expert\",\"rows\"\r\n\"a b\",\"0\",\"2\"\r\n\"a b\", \"1\" ,1\r\n", 0, 1);
   ASSERT_EQ(trace.layers.size(), 1u);
-  EXPECT_EQ(trace.layers[0].name, "a, \"b\"");
+  EXPECT_EQ(trace.layers[0].name, "a b");
   EXPECT_EQ(trace.layers[0].m_sizes, (Ints{2, 1}));
 }
-TEST(CsvTrace, ToldQuotesAreWholeValues) {
-  EXPECT_EQ(csv_refusal("expert,rows\n\"0,2\n"), "t.csv:2: a quote is never closed");
-  EXPECT_EQ(csv_refusal("expert,rows\n\"0\"1,2\n"), "t.csv:2: text follows the quoted value \"0\"");
+TEST(CsvTrace, QuotesAreOfWholeValuesWithoutCommas) {
+  EXPECT_EQ(csv_refusal("expert,rows\n\"0,2\n"), "t.csv:2: expert: '\"0' is not a whole number");
+  EXPECT_EQ(csv_refusal("layer,expert,rows\n\"a, b\",0,2\n"), "t.csv:2: 4 values under 3 columns");
   EXPECT_EQ(csv_refusal("expert,rows\n\"x\",2\n"), csv_refusal("expert,rows\nx,2\n"));
   EXPECT_EQ(csv_refusal("expert,rows\n\"\",2\n"), csv_refusal("expert,rows\n,2\n"));
 }
