@@ -59,8 +59,8 @@ class Auto final : public Strategy {
         random_(setting.seed, kStream),
         effort_(setting.warm.near ? kNear : kFirst) {
     first_.push_back(setting.fallback);
-    if (const auto all = domain_->all(kSmall)) {
-      small_ = true;
+    const auto all = domain_->all(kSmall);
+    if (all) {
       first_.insert(first_.end(), all->begin(), all->end());
     } else {
       for (const Candidate& candidate : setting.warm.candidates)
@@ -72,7 +72,7 @@ class Auto final : public Strategy {
     }
     std::set<Candidate> once;
     std::erase_if(first_, [&](const Candidate& candidate) { return !once.insert(candidate).second; });
-    small_size_ = std::ssize(first_);
+    if (all) effort_.most = std::ssize(first_);
   }
 
   std::optional<Ask> ask() override {
@@ -99,7 +99,7 @@ class Auto final : public Strategy {
     return {next.begin(), next.begin() + static_cast<std::ptrdiff_t>(std::min(count, next.size()))};
   }
 
-  int64_t most_candidates() const override { return small_ ? small_size_ : effort_.most; }
+  int64_t most_candidates() const override { return effort_.most; }
 
  private:
   struct Known {
@@ -145,7 +145,7 @@ class Auto final : public Strategy {
 
   // Goes on when half of what it last asked for is answered: what is missing may be slow to compile.
   void plan() {
-    const bool asks = begin() || race(kRaceBlocks) || (!small_ && tried() < most_candidates() && step());
+    const bool asks = begin() || race(kRaceBlocks) || (tried() < effort_.most && step());
     if (!asks && unanswered_.empty()) race(kFinalBlocks);
     planned_ = queue_.size();
   }
@@ -211,7 +211,7 @@ class Auto final : public Strategy {
       if (!own.empty() && own.front().second->racer.median < best + std::log(kRivalVariant))
         nears.push_back(look_near(own, best));
     }
-    const int64_t room = std::min(kGeneration, most_candidates() - tried());
+    const int64_t room = std::min(kGeneration, effort_.most - tried());
     const double least = std::max(in_vain(best) ? kModestGain : kSmallestGain, noise() / 4);
     // What was compiled ahead comes first, while it still promises enough.
     for (const Candidate& candidate : likely_)
@@ -357,8 +357,6 @@ class Auto final : public Strategy {
   std::shared_ptr<const Domain> domain_;
   Random random_;
   Effort effort_;
-  bool small_ = false;
-  int64_t small_size_ = 0;  // candidates, where small_
   std::vector<Candidate> first_;
   std::vector<Candidate> listed_;  // all candidates, where no variant has a model
   std::deque<Ask> queue_;
