@@ -211,8 +211,7 @@ bool is_moved(const Product& product, const Operand& operand) {
 Product in_expert_order(const Product& product) {
   Product plain = without_finish(product);
   const auto put_in_order = [&](const Operand& operand, Operand& ordered) {
-    if (is_moved(product, operand))
-      ordered.order = RowOrder::in_place, ordered.capacity = 0, ordered.rows = owned_rows(product, operand);
+    if (is_moved(product, operand)) ordered.order = RowOrder::in_place, ordered.rows = owned_rows(product, operand);
   };
   put_in_order(product.a, plain.a);
   put_in_order(product.b, plain.b);
@@ -311,7 +310,6 @@ int64_t owned_rows(const Product& product, const Operand& operand) {
 }
 
 int64_t memory_row(const Product& product, const Operand& operand, int64_t expert, int64_t row) {
-  if (operand.capacity > 0) return expert * operand.capacity + row;
   const int64_t in_order = first_row(product, operand, expert) + row;
   if (operand.order == RowOrder::in_place) return in_order;
   const int64_t slot = product.gather_indices[static_cast<size_t>(in_order)];

@@ -57,8 +57,6 @@ struct Operand {
   Axis row_axis = Axis::m;
   Axis column_axis = Axis::k;
   RowOrder order = RowOrder::in_place;
-  int64_t capacity =
-      0;  // ragged and in place: rows from the first of one expert to the first of the next; 0 = no padding
   bool operator==(const Operand&) const = default;
 };
 

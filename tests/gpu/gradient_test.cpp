@@ -241,13 +241,12 @@ TEST_F(Faults, OfUnwrittenZerosAreSeen) {
 TEST_F(Faults, OfAWrittenRowOfPaddingAreSeen) {
   for (const Op op : {Op::fwd, Op::dx}) {
     Product padded = product(op);
-    for (Operand* operand : {&padded.a, &padded.d}) operand->capacity = 25, operand->rows = 4 * 25;
+    padded.d.rows += 2;
     const Verdict right = verdict_of(padded);
     EXPECT_TRUE(right.ok) << right.reason;
-    // Row 7 is the first behind the rows of expert 0.
-    const int64_t row_bytes = padded.d.columns * 2;
+    const int64_t behind = owned_rows(padded, padded.d) * padded.d.columns * 2;
     const Verdict wrong =
-        verdict_of(padded, [&](char* d, cudaStream_t stream) { cudaMemsetAsync(d + 7 * row_bytes, 0, 2, stream); });
+        verdict_of(padded, [&](char* d, cudaStream_t stream) { cudaMemsetAsync(d + behind, 0, 2, stream); });
     EXPECT_FALSE(wrong.ok);
     EXPECT_TRUE(says(wrong, "1 elements of rows that are padding were written")) << wrong.reason;
   }

@@ -134,7 +134,6 @@ class UnslothMatrix : public GpuTest, public testing::WithParamInterface<Group> 
     operands.sort_inputs(*services_, 0, stream_->stream);
     Product plain = operands.plain;
     plain.d.type = plain_type(Dtype::fp32);
-    plain.d.capacity = 0;
     const GroupedGemm gemm = operands.gemm(0);
     cublas_->loop({.product = plain, .a = gemm.a, .b = gemm.b, .d = reference.data()}, true);
     return reference;

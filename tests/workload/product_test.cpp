@@ -152,12 +152,6 @@ TEST(RowMap, HoldsRowsOfAllRanksInSlotOrder) {
     EXPECT_EQ(p.slots, 32);
   }
 }
-TEST(RowMap, LeavesRoomUpToTheCapacityOfAnExpert) {
-  Product p = product(Op::dw);
-  p.a.capacity = 5, p.a.rows = 4 * 5;
-  EXPECT_EQ(row_map(p, p.a), (Rows{0, 1, 2, 10, 11, 15}));
-  EXPECT_EQ(row_map(p, p.b), kInPlace);
-}
 TEST(RowMap, IsTheSameWithMoreRowsInMemory) {
   Product p = product();
   p.d.rows = 100;
@@ -231,7 +225,7 @@ TEST(IsMoved, OfWhatIsGatheredScatteredOrWeighted) {
 }
 TEST(InExpertOrder, KeepsPadding) {
   Product p = product();
-  p.a.capacity = 4, p.a.rows = 16;
+  p.a.rows = 16;
   EXPECT_EQ(in_expert_order(p), p);
 }
 
@@ -454,7 +448,7 @@ TEST(Bytes, OfOperandsOfTheirOwnDtype) {
 }
 TEST(Bytes, HoldNoPaddingButScales) {
   Product p = product();
-  p.a.capacity = 50, p.a.rows = 200, p.d.rows = 1000;
+  p.a.rows = 200, p.d.rows = 1000;
   EXPECT_EQ(bytes(p), bytes(product()));
   p.b.type.scales = block_scales(6, 10);  // one an expert
   EXPECT_EQ(bytes(p), bytes(product()) + 4.0 * 4);

@@ -49,7 +49,7 @@ std::vector<const char*> expert_pointers(const Operands& o) {
 
 // Nothing for operands in place, whose rows need no map.
 DeviceBuffer upload_map(const Product& product, const Operand& operand) {
-  if (operand.order == RowOrder::in_place && operand.capacity == 0) return {};
+  if (operand.order == RowOrder::in_place) return {};
   std::vector<int32_t> rows;
   for (const int64_t row : row_map(product, operand)) rows.push_back(static_cast<int32_t>(row));
   return upload(rows);

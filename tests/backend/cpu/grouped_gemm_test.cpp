@@ -113,12 +113,10 @@ TEST(Products, MayHaveWhatNoOptionAsksFor) {
       {{.result_dtype = Dtype::fp32}},
       {{.result_dtype = Dtype::fp16}, Dtype::fp32},
       {{.more_rows = 9}},
-      {{.capacity = 21}},
-      {{.capacity = 64}, Dtype::fp16},
       {{.a_scale = block_scales(1, 16)}},
       {{.b_scale = block_scales(16, 16)}},
       {{.a_scale = block_scales(4, 7), .b_scale = block_scales(9, 64)}, Dtype::fp32},
-      {{.capacity = 30, .result_dtype = Dtype::fp32, .a_scale = block_scales(1, 8), .b_scale = block_scales(8, 8)}},
+      {{.result_dtype = Dtype::fp32, .a_scale = block_scales(1, 8), .b_scale = block_scales(8, 8)}},
       {{.result_dtype = Dtype::bf16, .a_scale = block_scales(1, 16), .b_scale = block_scales(16, 16)}, Dtype::fp8},
       {{.result_dtype = Dtype::fp16, .a_scale = block_scales(1, 64), .b_scale = block_scales(40, 56)}, Dtype::fp8}};
   for (const Op op : {Op::fwd, Op::dx, Op::dw})

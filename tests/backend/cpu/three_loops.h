@@ -106,7 +106,6 @@ inline DeviceInfo device(int processors) {
 
 /// What a test changes of a product, told again for the loops below.
 struct Extras {
-  int64_t capacity = 0;  // rows an expert of every ragged matrix; 0 = none
   int64_t more_rows = 0;
   std::optional<Dtype> result_dtype = {};
   Scales a_scale = {}, b_scale = {};
@@ -140,18 +139,16 @@ class Loops {
       : p_(problem), fusion_(problem.shape.fusion), values_(values), extras_(extras), described_(product_of(problem)) {
     described_.a.type.scales = extras.a_scale, described_.b.type.scales = extras.b_scale;
     const auto experts = static_cast<int64_t>(p_.routing.m_sizes.size());
-    if (extras.capacity > 0) described_.a.rows = experts * extras.capacity;
     int64_t in_order = 0;
     for (int64_t expert = 0; expert < experts; ++expert)
       for (int64_t row = 0; row < p_.routing.m_sizes[static_cast<size_t>(expert)]; ++row, ++in_order)
-        rows_.push_back({expert, extras.capacity > 0 ? expert * extras.capacity + row : in_order,
-                         p_.routing.gather_indices[static_cast<size_t>(in_order)]});
+        rows_.push_back({expert, in_order, p_.routing.gather_indices[static_cast<size_t>(in_order)]});
   }
 
   Wanted result() const {
     const int64_t n = p_.shape.layer.n, k = p_.shape.layer.k, top_k = p_.routing.top_k;
     const int64_t experts = p_.shape.layer.local_experts();
-    const int64_t ragged = extras_.capacity > 0 ? experts * extras_.capacity : p_.rows() + extras_.more_rows;
+    const int64_t ragged = p_.rows() + extras_.more_rows;
     if (p_.shape.op == Op::dw) return dw(empty(experts * n, k));
     const bool fwd = p_.shape.op == Op::fwd, by_slot = fwd ? fusion_.permute_y || fusion_.by_slot : fusion_.permute_x;
     const bool gated = fusion_.silu || fusion_.gelu || fusion_.gpt_oss;
@@ -307,7 +304,6 @@ struct Multiplication {
     for (Operand* operand : {&product.a, &product.b, &product.d}) {
       if (!is_ragged(product, *operand) || operand->order != RowOrder::in_place) continue;
       operand->rows += extras.more_rows;
-      if (extras.capacity > 0) operand->capacity = extras.capacity, operand->rows = experts(product) * extras.capacity;
     }
     if (!quantises(product)) product.d.type = plain_type(extras.result_dtype.value_or(product.d.type.dtype));
     product.a.type.scales = extras.a_scale, product.b.type.scales = extras.b_scale;

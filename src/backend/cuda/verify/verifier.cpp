@@ -200,7 +200,6 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
   operands_.sort_inputs(services_, 0, stream_);
   Product plain = operands_.plain;  // its D is fp32 and packed
   plain.d.type = plain_type(Dtype::fp32);
-  plain.d.capacity = 0;
   DeviceBuffer other_sums;  // where references are made from them
   const bool apart = sums_slots(p) || is_finished(p) || p.gate_gradient;
   if (apart) other_sums = DeviceBuffer(std::max<int64_t>(1, owned_rows(plain, plain.d)) * p.n * 4);
