@@ -6,7 +6,7 @@
 #include <ostream>
 #include <vector>
 
-#include "workload/model.h"
+#include "find_model.h"
 #include "workload/problem.h"
 
 namespace moetune {

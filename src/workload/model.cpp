@@ -92,8 +92,6 @@ const std::vector<Model>& model_presets() {
   return models;
 }
 
-Model find_model(const std::string& name) { return find_models(name).front(); }
-
 std::vector<Model> find_models(const std::string& name, const Model& given) {
   if (const size_t mark = name.rfind('#'); mark != std::string::npos && model_file(name).empty()) {
     const std::vector<Model> models = find_models(name.substr(0, mark), given);

@@ -41,10 +41,8 @@ const std::vector<Model>& model_presets();
 /// them, and NAME#2 the second of these. Sizes of `given` that aren't 0 stand in place of the model's. Errors name the
 /// nearest preset.
 std::vector<Model> find_models(const std::string& name, const Model& given = {});
-/// The first of them.
-Model find_model(const std::string& name);
 
-/// The file that find_model reads for this name, whether it is there or not; empty for a preset and for any other
+/// The file that find_models reads for this name, whether it is there or not; empty for a preset and for any other
 /// word.
 std::filesystem::path model_file(const std::string& name);
 

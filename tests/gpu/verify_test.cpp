@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "built_in.h"
+#include "find_model.h"
 #include "gpu/gpu_test.h"
 #include "gpu/plants.h"
 #include "variant/space/space.h"
-#include "workload/model.h"
 #include "workload/product.h"
 
 namespace moetune {

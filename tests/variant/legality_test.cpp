@@ -5,13 +5,13 @@
 #include <ostream>
 
 #include "built_in.h"
+#include "find_model.h"
 #include "h200.h"
 #include "kernels/mma/mma_plan.h"
 #include "kernels/wgmma/wgmma_plan.h"
 #include "variant/space/space.h"
 #include "variant/unit.h"
 #include "variant/variant.h"
-#include "workload/model.h"
 
 namespace moetune {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "error_of.h"
-#include "workload/model.h"
+#include "find_model.h"
 #include "workload/problem.h"
 
 namespace moetune {

@@ -7,6 +7,7 @@
 
 #include "base/embedded.h"
 #include "error_of.h"
+#include "find_model.h"
 #include "temporary_folder.h"
 
 namespace moetune {

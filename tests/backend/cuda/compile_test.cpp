@@ -14,11 +14,11 @@
 #include "base/error.h"
 #include "base/system/file.h"
 #include "built_in.h"
+#include "find_model.h"
 #include "gpu/allclose.h"
 #include "gpu/plants.h"
 #include "temporary_folder.h"
 #include "variant/space/space.h"
-#include "workload/model.h"
 #include "workload/problem.h"
 
 namespace moetune {
