@@ -246,15 +246,20 @@ class Kernel:
         return [Need(need.name.decode(), need.dtype.decode(), need.shape[:need.dims], bool(need.exact), need.top_k)
                 for need in needs[:count.value]]
 
-    def launch(self, tokens, workspace, rows=None, stream=None, **operands):
-        """Puts the launch into the stream (a handle; torch's current one if it is None): nothing is synchronised,
-        m_sizes stay on the device. A graph that captures the launch uses the same addresses in every replay. Error for
-        operands that are missing, of another dtype or shape, too small, or not aligned."""
+    def needs_met(self, tokens, rows, operands):
+        """The needs of a launch that these operands fit. Error for operands that are missing or do not fit."""
         needs = self.needs(tokens, rows)
         for need in needs:
             if operands.get(need.name) is None:
                 raise Error(f"{self.name}: the operand '{need.name}' is missing")
             need.require(self.name, operands[need.name], self.library.device)
+        return needs
+
+    def launch(self, tokens, workspace, rows=None, stream=None, **operands):
+        """Puts the launch into the stream (a handle; torch's current one if it is None): nothing is synchronised,
+        m_sizes stay on the device. A graph that captures the launch uses the same addresses in every replay. Error for
+        operands that are missing, of another dtype or shape, too small, or not aligned."""
+        needs = self.needs_met(tokens, rows, operands)
         unknown = set(operands) - {need.name for need in needs}
         if unknown:
             raise Error(f"{self.name}: takes no operand '{min(unknown)}'; it takes {', '.join(n.name for n in needs)}")

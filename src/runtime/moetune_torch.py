@@ -12,6 +12,7 @@ import contextlib
 import threading
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 import moetune_kernels
 from moetune_kernels import Error
@@ -129,11 +130,7 @@ class _Prepared(moetune_kernels.Prepared):
         else:
             kernel = self.library.pick(**asked, **request(op, fusion, w_shape))
         self.requests, self.request_key = kernel.requests, (op, fusion, w_shape, top_k, dtype)
-        needs = kernel.needs(self.tokens, rows)
-        for need in needs:
-            if operands.get(need.name) is None:
-                raise Error(f"{kernel.name}: the operand '{need.name}' is missing")
-            need.require(kernel.name, operands[need.name], self.library.device)
+        needs = kernel.needs_met(self.tokens, rows, operands)
         self.places = [_NAMES[op].index(need.name) for need in needs]
         strides = moetune_kernels.Strides.of(operands["x_scales"], operands["w_scales"]) if fp8 else None
         super().__init__(kernel, self.tokens, rows, needs, strides)
@@ -151,6 +148,8 @@ def _launch(folder, op, fusion, w_shape, top_k, rows, *tensors, fp8=None):
     """Tensors in the order of _NAMES, the first of the kernel's dtype; those that the fusion doesn't read may be there
     too. Everything that costs time and depends on shapes alone is done once. `fp8`: the word of a format with scales,
     which are the last two."""
+    if _lacks_data(tensors[0]):
+        return
     key = [folder, op, fusion, w_shape, top_k, rows, _local.skew]
     for tensor in tensors:
         if tensor is not None:
@@ -205,12 +204,19 @@ _operators = torch.library.Library("moetune", "DEF")
 
 
 def _operator(schema):
-    """Defines an operator of the function that follows."""
+    """Defines an operator of the function that follows. Of tensors without data it makes results without a launch."""
     def define(function):
+        name = schema[:schema.index("(")]
         _operators.define(schema)
-        _operators.impl(schema[:schema.index("(")], function, "CompositeExplicitAutograd")
+        _operators.impl(name, function, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"moetune::{name}", function, lib=_operators)
         return function
     return define
+
+
+def _lacks_data(tensor):
+    """While torch.compile traces."""
+    return isinstance(tensor, FakeTensor) or tensor.is_meta
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -227,10 +233,6 @@ def _eager(*tensors):
     return True
 
 
-def _fake(name):
-    return torch.library.register_fake(f"moetune::{name}", lib=_operators)
-
-
 # ---- Routing --------------------------------------------------------------------------------------------------------
 
 @_operator("route(str folder, Tensor topk_ids, int experts, int first_expert) -> (Tensor, Tensor)")
@@ -239,14 +241,10 @@ def _route(folder, topk_ids, experts, first_expert):
     gather_indices = topk_ids.new_empty(topk_ids.numel(), dtype=torch.int32)
     if topk_ids.dtype not in (torch.int32, torch.int64):
         raise Error(f"topk_ids are of {topk_ids.dtype}, but must be of torch.int32 or torch.int64")
-    library(folder, topk_ids.device).launch_route(topk_ids.contiguous(), m_sizes, gather_indices, first_expert,
-                                                  _stream(topk_ids.device))
+    if not _lacks_data(topk_ids):
+        library(folder, topk_ids.device).launch_route(topk_ids.contiguous(), m_sizes, gather_indices, first_expert,
+                                                      _stream(topk_ids.device))
     return m_sizes, gather_indices
-
-
-@_fake("route")
-def _(folder, topk_ids, experts, first_expert):
-    return (topk_ids.new_empty(experts, dtype=torch.int32), topk_ids.new_empty(topk_ids.numel(), dtype=torch.int32))
 
 
 def route(folder, topk_ids, experts, first_expert=0):
@@ -268,11 +266,6 @@ def _forward(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion,
     return y
 
 
-@_fake("grouped_gemm")
-def _(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False, bias=None):
-    return x.new_empty((gather_indices.numel(), _columns(w, fusion)))
-
-
 @_operator("grouped_gemm_dx(str folder, Tensor dy, Tensor w, Tensor x, Tensor m_sizes, Tensor gather_indices, "
            "Tensor? topk_weights, int top_k, str fusion, bool zero_rest=False) -> (Tensor, Tensor)")
 def _dx(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
@@ -284,13 +277,6 @@ def _dx(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, 
     return dx, dweights
 
 
-@_fake("grouped_gemm_dx")
-def _(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
-    rows, words = gather_indices.numel(), _words(fusion)
-    return (dy.new_empty((rows // top_k if "sum_slots" in words else rows, w.shape[2])),
-            dy.new_empty(rows if "weight_gradient" in words else 0, dtype=torch.float32))
-
-
 @_operator("grouped_gemm_dw(str folder, Tensor dy, Tensor x, Tensor m_sizes, Tensor gather_indices, "
            "Tensor? topk_weights, int top_k, str fusion) -> Tensor")
 def _dw(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
@@ -298,11 +284,6 @@ def _dw(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
     dw = dy.new_empty((m_sizes.numel(), dy.shape[1], x.shape[1]))
     _launch(folder, "dw", fusion, dw.shape, top_k, rows, dy, x, dw, m_sizes, gather_indices, topk_weights)
     return dw
-
-
-@_fake("grouped_gemm_dw")
-def _(folder, dy, x, m_sizes, gather_indices, topk_weights, top_k, fusion):
-    return dy.new_empty((m_sizes.numel(), dy.shape[1], x.shape[1]))
 
 
 def _keep(ctx, inputs, output):
@@ -461,12 +442,6 @@ def _layer(folder, x, up, down, m_sizes, gather_indices, topk_weights, top_k, up
     return y
 
 
-@_fake("layer")
-def _(folder, x, up, down, m_sizes, gather_indices, topk_weights, top_k, up_fusion, down_fusion, zero_rest=False,
-      up_bias=None, down_bias=None):
-    return x.new_empty((gather_indices.numel(), down.shape[1]))
-
-
 def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", interleaved=False, up_bias=None,
             down_bias=None, first_expert=0, part_of_experts=False, x_scales=None, up_scales=None, down_scales=None):
     """The experts of a layer, [tokens, hidden]: for each token the weighted sum of what its experts make of it. x [tokens,
@@ -533,12 +508,6 @@ def _scaled(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weig
     return y
 
 
-@_fake("scaled_grouped_gemm")
-def _(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights, top_k, fusion, scales, out_dtype,
-      fast_sums=False, zero_rest=False, bias=None):
-    return x.new_empty((gather_indices.numel(), _columns(w, fusion)), dtype=out_dtype)
-
-
 @_operator("quantised_grouped_gemm(str folder, Tensor x, Tensor w, Tensor x_scales, Tensor w_scales, Tensor m_sizes, "
            "Tensor gather_indices, int top_k, str fusion, bool zero_rest=False) -> (Tensor, Tensor)")
 def _quantised(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, top_k, fusion, zero_rest=False):
@@ -548,12 +517,6 @@ def _quantised(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, top_k,
     _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, None, None, y_scales, x_scales,
             w_scales, fp8="fp8-block-fp8")
     return y, y_scales
-
-
-@_fake("quantised_grouped_gemm")
-def _(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, top_k, fusion, zero_rest=False):
-    rows, columns = gather_indices.numel(), _columns(w, fusion)
-    return x.new_empty((rows, columns)), x.new_empty((rows, -(-columns // 128)), dtype=torch.float32)
 
 
 def scaled_grouped_gemm(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weights=None, *, top_k,
