@@ -13,17 +13,12 @@ namespace {
 
 constexpr int kWidestColumn = 30;
 
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words = split(text, ' ');
-  std::erase(words, "");
-  return words;
-}
-
 // Words of a command line; what is quoted is one word, and so is an option with its value.
 std::vector<std::string> arguments_of(std::string_view line) {
   std::vector<std::string> words;
   bool quoted = false;
-  for (const std::string& word : words_of(line)) {
+  for (const std::string& word : split(line, ' ')) {
+    if (word.empty()) continue;
     const bool value = !words.empty() && words.back().starts_with('-') && !word.starts_with('-') &&
                        words.back().find(' ') == std::string::npos;
     if (quoted || value)
@@ -35,38 +30,34 @@ std::vector<std::string> arguments_of(std::string_view line) {
   return words;
 }
 
-std::string laid_out(const std::vector<std::string>& words, int width, int indent, std::string_view line_end) {
+// A command in lines of at most `width` columns: those before the last end in a backslash, the others begin with
+// spaces.
+std::string command_text(const std::vector<std::string>& words, int width) {
   std::string text;
   int column = 0;
-  const int end = display_width(line_end);
   for (size_t i = 0; i < words.size(); ++i) {
-    const int word = display_width(words[i]);
-    const bool last = i + 1 == words.size();
-    if (i > 0 && column + 1 + word + (last ? 0 : end) > width) {
-      text += std::string(line_end) + "\n" + std::string(static_cast<size_t>(indent), ' ');
-      column = indent;
-    } else if (i > 0) {
-      text += ' ';
-      ++column;
-    }
+    const int word = display_width(words[i]), end = i + 1 == words.size() ? 0 : 2;
+    const bool fits = column + 1 + word + end <= width;
+    if (i > 0) text += fits ? " " : " \\\n    ";
+    column = i == 0 ? word : (fits ? column + 1 : 4) + word;
     text += words[i];
-    column += word;
   }
   return text;
 }
 
 std::string padding(int columns) { return std::string(static_cast<size_t>(std::max(columns, 0)), ' '); }
 
+// Words of a paragraph in lines of at most `width` columns, those after the first behind `indent` spaces.
+std::string wrapped(std::string_view text, int width, int indent = 0) {
+  return fmt::format("{}", fmt::join(lines_of(text, width - indent), "\n" + padding(indent)));
+}
+
 std::string line_text(const HelpLine& line, int column, int width) {
   std::string text = "  " + line.name;
   const int name = display_width(text);
   if (line.text.empty()) return text + "\n";
   text += name + 2 <= column ? padding(column - name) : "\n" + padding(column);
-  // The first line begins at the column as the others do.
-  std::string words = wrapped(line.text, width - column);
-  for (size_t at = 0; (at = words.find('\n', at)) != std::string::npos; at += 1 + static_cast<size_t>(column))
-    words.insert(at + 1, padding(column));
-  return text + words + "\n";
+  return text + wrapped(line.text, width, column) + "\n";
 }
 
 // A hyphen would become a dash, and a line that begins with a dot a command.
@@ -79,10 +70,6 @@ std::string roff(std::string_view text) {
 }  // namespace
 
 int help_width(int terminal_columns) { return terminal_columns <= 0 ? 80 : std::clamp(terminal_columns, 40, 100); }
-
-std::string wrapped(std::string_view text, int width, int indent) {
-  return laid_out(words_of(text), width, indent, "");
-}
 
 std::string section_text(const std::vector<HelpSection>& sections, int width) {
   const int widest = std::min(kWidestColumn, width * 2 / 5);
@@ -104,8 +91,7 @@ std::string examples_text(std::string_view examples, int width) {
   while (!examples.empty()) {
     const size_t end = std::min(examples.find('\n'), examples.size());
     const std::vector<std::string> words = arguments_of(examples.substr(0, end));
-    text += "  " + laid_out(words, width - 2, 4, " \\");
-    text += '\n';
+    text += "  " + command_text(words, width - 2) + "\n";
     examples.remove_prefix(std::min(end + 1, examples.size()));
   }
   return text;

@@ -27,10 +27,6 @@ struct HelpPage {
 /// Columns of --help: those of the terminal, but 40 to 100; 80 where `terminal_columns` is 0 (no terminal).
 int help_width(int terminal_columns);
 
-/// Words of a paragraph in lines of at most `width` columns, those after the first behind `indent` spaces. A word that
-/// is longer than a line stays whole.
-std::string wrapped(std::string_view text, int width, int indent = 0);
-
 /// "Title:" and its lines, with one left column for all sections: names that don't fit it stand on a line of their own.
 std::string section_text(const std::vector<HelpSection>& sections, int width);
 

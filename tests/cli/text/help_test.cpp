@@ -13,14 +13,6 @@ TEST(Help, IsAsWideAsTheTerminalWithinReason) {
   EXPECT_EQ(help_width(240), 100);
 }
 
-TEST(Help, WrapsAtWords) {
-  EXPECT_EQ(wrapped("one two three", 13), "one two three");
-  EXPECT_EQ(wrapped("one two three", 12), "one two\nthree");
-  EXPECT_EQ(wrapped("one two three", 7, 2), "one two\n  three");
-  EXPECT_EQ(wrapped("a unbreakable b", 5), "a\nunbreakable\nb");
-  EXPECT_EQ(wrapped("", 5), "");
-}
-
 TEST(Help, SectionsShareOneColumn) {
   EXPECT_EQ(
       section_text({{"Files", {{"-o, --output FILE", "The table"}}}, {"Other", {{"-q", "Quiet"}, {"-v", ""}}}}, 80),
