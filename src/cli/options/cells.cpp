@@ -322,18 +322,6 @@ std::optional<std::regex> expression_of(const std::string& pattern) {
   }
 }
 
-constexpr std::pair<char, const char*> kFaults[] = {
-    {'(', "a '(' without ')'"},
-    {')', "a ')' without '('"},
-    {'[', "a '[' without ']', or a range in it that ends before it begins"},
-    {'{', "a '{' that begins no count such as {2} or {2,3}"},
-    {'\\', "a '\\' that does not stand before a letter or sign with a meaning"}};
-
-const char* fault_at(char letter) {
-  const auto found = std::ranges::find(kFaults, letter, &std::pair<char, const char*>::first);
-  return found == std::end(kFaults) ? "nothing that could be repeated stands before it" : found->second;
-}
-
 using Options = CellOptions;
 constexpr CellOption kOptions[] = {
     {"model", "A preset (moetune list models), a model file, or a Hugging Face config.json", "NAME|FILE",
@@ -420,8 +408,8 @@ Filter::Filter(const std::string& pattern) {
   if ((pattern_ = expression_of(pattern))) return;
   size_t good = pattern.size() - 1;  // what stands before the fault is an expression
   while (good > 0 && !expression_of(pattern.substr(0, good))) --good;
-  throw request_error(fmt::format("--filter: '{}' is not a regular expression: at column {}, '{}': {}", pattern,
-                                  good + 1, pattern.substr(good), fault_at(pattern[good])));
+  throw request_error(fmt::format("--filter: '{}' is not a regular expression: see column {}, '{}'", pattern, good + 1,
+                                  pattern.substr(good)));
 }
 
 std::vector<Cell> make_cells(const CellOptions& options) {

@@ -367,12 +367,10 @@ def test_a_filter_picks_cells_and_candidates(room):
     dry = ["tune", *CPU, *LAYER, "--tokens", "8,16,24", "--dry-run", "--format", "json"]
     assert [cell["cell"]["tokens"] for cell in json.loads(room.ok(*dry, "--filter", "/t(8|24)/").stdout)["cells"]] == [8, 24]
     assert "no cell's id holds 'zipf'" in room.error(2, *dry, "--filter", "zipf")
-    for pattern, column, rest, why in [("(", 1, "(", "a '(' without ')'"), ("t16/(a", 5, "(a", "a '(' without ')'"), ("a)", 2, ")", "a ')' without '('"),
-                                       ("x[ab", 2, "[ab", "a '[' without ']'"), ("*b", 1, "*b", "nothing that could be repeated"),
-                                       ("t[9-1]", 2, "[9-1]", "a '[' without ']', or a range"), ("a{x}", 2, "{x}", "a '{' that begins no count"),
-                                       ("a\\", 2, "\\", "a '\\' that does not stand before")]:
+    for pattern, column, rest in [("(", 1, "("), ("t16/(a", 5, "(a"), ("a)", 2, ")"), ("x[ab", 2, "[ab"), ("*b", 1, "*b"),
+                                  ("t[9-1]", 2, "[9-1]"), ("a{x}", 2, "{x}"), ("a\\", 2, "\\")]:
         told = room.error(2, *dry, "--filter", pattern)
-        assert f"'{pattern}' is not a regular expression: at column {column}, '{rest}': {why}" in told
+        assert f"'{pattern}' is not a regular expression: see column {column}, '{rest}'" in told
     room.write("table.json", table)
     assert "no cell and its winner hold 'mma'" in room.error(1, "check", "table.json", "--filter", "mma")
     verify = ["verify", *CPU, *LAYER, "--tokens", "8,16", "--set", "threads=1,2", "--space", "quick", "--format", "json"]
