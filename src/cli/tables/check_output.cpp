@@ -112,21 +112,10 @@ std::string legend(const CheckResult& result) {
          found;
 }
 
-std::string with_rounds(const std::vector<std::string>& argv, int rounds) {
-  std::vector<std::string> words;
-  bool told = false, options_end = false;
-  for (size_t i = 0; i < argv.size(); ++i) {
-    options_end = options_end || argv[i] == "--";
-    if (!options_end && argv[i] == "--rounds") {
-      ++i;  // and its number
-      continue;
-    }
-    if (!options_end && argv[i].starts_with("--rounds=")) continue;
-    words.push_back(argv[i]);
-    if (told || i == 0 || argv[i] != "check") continue;
-    words.insert(words.end(), {"--rounds", std::to_string(rounds)});
-    told = true;
-  }
+std::string with_rounds(std::vector<std::string> words, int rounds) {
+  const auto given = std::ranges::find_if(words, [](const auto& word) { return word.starts_with("--rounds"); });
+  if (given != words.end()) words.erase(given, given + (*given == "--rounds" ? 2 : 1));
+  words.insert(std::find(words.begin() + 1, words.end(), "check") + 1, {"--rounds", std::to_string(rounds)});
   return shell_line(words);
 }
 
