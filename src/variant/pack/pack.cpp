@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/system/file.h"
+#include "runtime/launch.h"
 #include "runtime/manifest.h"
 #include "runtime/sha256.h"
 
@@ -23,9 +24,7 @@ int number_of(const std::string& arch) { return std::stoi(arch.substr(3)); }
 // "sm_90a" runs on compute capability 9.0 alone, a cubin for "sm_80" on 8.0 and newer 8.x, PTX for it on everything
 // newer.
 bool runs_on(const std::string& arch, bool ptx, int capability) {
-  const int number = number_of(arch);
-  if (arch.back() == 'a') return number == capability;
-  return number <= capability && (ptx || number / 10 == capability / 10);
+  return closeness(arch, capability) > 0 || (ptx && arch.back() != 'a' && number_of(arch) <= capability);
 }
 
 std::string short_hash(const std::string& text) { return Hash().add(text).hex().substr(0, kHashDigits); }
