@@ -112,7 +112,7 @@ __device__ __forceinline__ void read_clocks(unsigned long long* out) {
   if (threadIdx.x == 0) *reinterpret_cast<ulonglong2*>(out + 2 * sm) = make_ulonglong2(clock64(), time);
 }
 
-// Bandwidth: every byte is read once (and written once by copy).
+// Bandwidth: every byte is read once.
 __device__ __forceinline__ void read_all(const uint4* in, unsigned long long count, unsigned* out) {
   unsigned sum = 0;
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
@@ -123,14 +123,6 @@ __device__ __forceinline__ void read_all(const uint4* in, unsigned long long cou
     sum ^= v.x ^ v.y ^ v.z ^ v.w;
   }
   if (sum == 0x12345678u) *out = sum;  // or the compiler removes the loads
-}
-
-__device__ __forceinline__ void copy_all(const uint4* in, unsigned long long count, uint4* out) {
-  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
-#pragma unroll 8
-  for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
-       i += step)
-    out[i] = in[i];
 }
 
 }  // namespace moetune

@@ -58,19 +58,15 @@ Json environment_with_packs(Backend& backend, const Catalog& catalog) {
 
 Json to_json(const Ceilings& c) {
   return {{"read_tbps", rounded(c.read_bandwidth * 1e-12, 4)},
-          {"copy_tbps", rounded(c.copy_bandwidth * 1e-12, 4)},
           {"dense_burst_tflops", rounded(c.dense_burst * 1e-12, 4)},
           {"dense_sustained_tflops", rounded(c.dense_sustained * 1e-12, 4)},
-          {"launch_us", rounded(c.launch_seconds * 1e6, 4)},
           {"noise", rounded(c.noise, 3)}};
 }
 
 Ceilings ceilings_from_json(const JsonAt& json) {
   return {.read_bandwidth = json["read_tbps"].number() * 1e12,
-          .copy_bandwidth = json["copy_tbps"].number() * 1e12,
           .dense_burst = json["dense_burst_tflops"].number() * 1e12,
           .dense_sustained = json["dense_sustained_tflops"].number() * 1e12,
-          .launch_seconds = json["launch_us"].number() * 1e-6,
           .noise = json["noise"].number()};
 }
 

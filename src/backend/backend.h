@@ -58,10 +58,8 @@ void require_regime(Regime regime, const DeviceInfo& device);
 /// Ceilings of the device, measured now.
 struct Ceilings {
   double read_bandwidth = 0;   // bytes a second
-  double copy_bandwidth = 0;   // bytes read and written a second
   double dense_burst = 0;      // FLOP a second of a large dense GEMM (bf16 on a GPU, fp32 on a cpu), near boost clock
   double dense_sustained = 0;  // the same after seconds of load
-  double launch_seconds = 0;   // an empty kernel in a graph (or an empty parallel region)
   double noise = 0;            // relative half-width of the 95 % interval of a block time, between blocks
 };
 Json to_json(const Ceilings& ceilings);

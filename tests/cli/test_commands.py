@@ -440,7 +440,7 @@ def test_doctor_measures_ceilings(room):
     doctor = document("doctor", room, "doctor", *CPU)
     device, = doctor["devices"]
     assert device["word"] == "cpu"
-    for figure in ("read_tbps", "copy_tbps", "dense_burst_tflops", "dense_sustained_tflops", "launch_us"):
+    for figure in ("read_tbps", "dense_burst_tflops", "dense_sustained_tflops"):
         assert device["ceilings"][figure] > 0, figure
 
 

@@ -154,9 +154,8 @@ TEST_F(Schema, TheOtherKindsTakeAGoodFileAndRefuseAPoorOne) {
       {{"arch", "sm_90a"},
        {"results", {{{"cell", cell}, {"candidate", to_json(sample::mma(64))}, {"compile", compiled}}}}},
       "/results/0/compile/registers", false);
-  const Json ceilings = {{"read_tbps", 4e12},          {"copy_tbps", 4e12},
-                         {"dense_burst_tflops", 7e14}, {"dense_sustained_tflops", 6e14},
-                         {"launch_us", 1e-6},          {"noise", 0.001}};
+  const Json ceilings = {
+      {"read_tbps", 4e12}, {"dense_burst_tflops", 7e14}, {"dense_sustained_tflops", 6e14}, {"noise", 0.001}};
   add("doctor",
       {{"devices", {{{"word", "cuda:0"}, {"device", device}, {"environment", environment}, {"ceilings", ceilings}}}},
        {"notes", Json::array()}},

@@ -129,7 +129,7 @@ class FakeBackend final : public Backend {
     return blocks;
   }
 
-  Ceilings ceilings() override { return {.read_bandwidth = 1e10, .copy_bandwidth = 2e10}; }
+  Ceilings ceilings() override { return {.read_bandwidth = 1e10, .dense_burst = 2e10}; }
 
   /// How often something was called whose text holds `part`.
   int count(const std::string& part) const {

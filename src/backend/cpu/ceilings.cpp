@@ -1,4 +1,4 @@
-// Timed loops for bandwidth, multiply-adds and launches.
+// Timed loops for bandwidth and multiply-adds.
 #include "backend/cpu/machine.h"
 
 #include <algorithm>
@@ -15,7 +15,6 @@ namespace moetune {
 namespace {
 
 constexpr double kBurstSeconds = 0.3, kSustainedSeconds = 2, kBandwidthSeconds = 0.3, kPieceSeconds = 5e-3;
-constexpr int kLaunches = 1000;
 
 /// Times of f, called again and again for `seconds`, at least three times.
 template <class F>
@@ -58,8 +57,8 @@ uint64_t sum_of(const uint64_t* source, int64_t count) {
   return std::accumulate(std::begin(sums), std::end(sums), uint64_t{0});
 }
 
-/// The best rate at which all threads read, each a part of its own, and copy.
-void measure_bandwidth(ThreadPool& pool, const DeviceInfo& device, Ceilings& ceilings) {
+/// The best rate at which all threads read, each a part of its own.
+double measure_bandwidth(ThreadPool& pool, const DeviceInfo& device) {
   constexpr int64_t kSmallest = int64_t{256} << 20, kUnit = 8192;
   const int64_t wanted = std::min(std::max(kSmallest, 8 * device.cache_bytes), available_memory_bytes() / 8);
   const int64_t part = std::max(kUnit, wanted / pool.size() / kUnit * kUnit);
@@ -71,13 +70,7 @@ void measure_bandwidth(ThreadPool& pool, const DeviceInfo& device, Ceilings& cei
       [[maybe_unused]] const volatile uint64_t sum = sum_of(reinterpret_cast<uint64_t*>(part_of(thread)), part / 8);
     });
   });
-  const auto copy = times_of(kBandwidthSeconds, [&] {
-    pool.run(pool.size(), [&](int thread) {
-      std::memcpy(part_of(thread) + part / 2, part_of(thread), static_cast<size_t>(part / 2));
-    });
-  });
-  ceilings.read_bandwidth = static_cast<double>(buffer.bytes()) / best(read);
-  ceilings.copy_bandwidth = static_cast<double>(buffer.bytes()) / best(copy);  // half is read, half is written
+  return static_cast<double>(buffer.bytes()) / best(read);
 }
 
 }  // namespace
@@ -87,10 +80,7 @@ Ceilings measure_ceilings(ThreadPool& pool, const DeviceInfo& device) {
   const std::vector<double> burst = times_of_multiplication(pool, kBurstSeconds);
   const Estimate time = median_estimate(burst);
   ceilings.noise = half_width(time) / time.value;
-  measure_bandwidth(pool, device, ceilings);
-  std::vector<double> launches;
-  while (launches.size() < kLaunches) launches.push_back(best(times_of(0, [&] { pool.run(pool.size(), [](int) {}); })));
-  ceilings.launch_seconds = median(launches);
+  ceilings.read_bandwidth = measure_bandwidth(pool, device);
   const std::vector<double> sustained = times_of_multiplication(pool, kSustainedSeconds);
   ceilings.dense_burst = 1 / std::min(best(burst), best(sustained));  // others may have been busy in the first
   ceilings.dense_sustained =

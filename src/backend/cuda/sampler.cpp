@@ -25,9 +25,9 @@ constexpr double kRestSeconds = 20e-3;  // without work: after that the GPU is n
 
 constexpr int64_t kBytes = int64_t{2} << 30;  // a buffer: far beyond any L2
 constexpr int64_t kDense = 8192;              // m = n = k
-constexpr int kBurstRuns = 12;                // few: before the power limit lowers the clock
+constexpr int kReads = 20;
+constexpr int kBurstRuns = 12;  // few: before the power limit lowers the clock
 constexpr double kSustainedSeconds = 2;
-constexpr int kNodes = 1000;
 
 }  // namespace
 
@@ -163,15 +163,10 @@ Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& 
   service.fill(a.data(), kBytes / 2, Values::random, 1, kStreamX, stream.stream);
   service.fill(b.data(), kBytes / 2, Values::random, 2, kStreamW, stream.stream);
   Ceilings ceilings;
-  const auto best = [&](int runs, const std::function<void()>& work) {
-    double seconds = sampler.time_once(work);
-    for (int i = 1; i < runs; ++i) seconds = std::min(seconds, sampler.time_once(work));
-    return seconds;
-  };
-  ceilings.read_bandwidth = static_cast<double>(kBytes) /
-                            best(20, [&] { service.read_all(a.data(), kBytes, b.as<unsigned>(), stream.stream); });
-  ceilings.copy_bandwidth =
-      2.0 * kBytes / best(20, [&] { service.copy_all(a.data(), kBytes, b.data(), stream.stream); });
+  const auto read = [&] { service.read_all(a.data(), kBytes, b.as<unsigned>(), stream.stream); };
+  double seconds = sampler.time_once(read);
+  for (int i = 1; i < kReads; ++i) seconds = std::min(seconds, sampler.time_once(read));
+  ceilings.read_bandwidth = static_cast<double>(kBytes) / seconds;
 
   service.fill(b.data(), kDense * kDense, Values::random, 2, kStreamW, stream.stream);
   const double flops = 2.0 * kDense * kDense * kDense;
@@ -188,14 +183,6 @@ Ceilings measure_ceilings(const Service& service, Cublas& cublas, const Stream& 
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < kSustainedSeconds)
     times.push_back(sampler.time_once(dense));
   ceilings.dense_sustained = flops / median(std::span(times).subspan(times.size() / 2));
-
-  Sampler graphs(stream, service, sms);
-  SampleRequest request{.blocks = 5, .block_seconds = kNodes * 2e-6, .hot = true};
-  std::vector<double> launches;
-  for (const Block& block : graphs.sample(
-           "nothing", [&](int) { service.nothing(stream.stream); }, 1, request))
-    launches.push_back(block.seconds);
-  ceilings.launch_seconds = median(launches);
   return ceilings;
 }
 

@@ -99,10 +99,8 @@ std::string text_of(const Patient& patient, Format format) {
   if (patient.ceilings) {
     const Ceilings& c = *patient.ceilings;
     add("read bandwidth", rate_text(c.read_bandwidth, "B"));
-    add("copy bandwidth", rate_text(c.copy_bandwidth, "B"));
     add(gpu ? "dense bf16, burst" : "dense fp32, burst", rate_text(c.dense_burst, "FLOP"));
     add(gpu ? "dense bf16, sustained" : "dense fp32, sustained", rate_text(c.dense_sustained, "FLOP"));
-    add("launch", format_time(c.launch_seconds));
     add("noise of a block", fmt::format("± {:.2f} %", 100 * c.noise));
   }
   return grid_text(grid, {.format = format});

@@ -68,7 +68,7 @@ TEST_F(Worker, AnswersLikeTheBackendItself) {
                            here = own.sample(contender(cpu(24)), four);
   ASSERT_EQ(there.size(), 4U);
   EXPECT_EQ(there[3].seconds, here[3].seconds);
-  EXPECT_EQ(backend->ceilings().copy_bandwidth, own.ceilings().copy_bandwidth);
+  EXPECT_EQ(backend->ceilings().dense_burst, own.ceilings().dense_burst);
   EXPECT_EQ(count("hello"), 1);
 }
 

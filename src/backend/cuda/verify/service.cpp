@@ -140,8 +140,6 @@ extern "C" __global__ void count_unwritten(const Element* d, unsigned long long 
 }
 extern "C" __global__ void read_clocks(unsigned long long* out) { moetune::read_clocks(out); }
 extern "C" __global__ void read_all(const uint4* in, unsigned long long count, unsigned* out) { moetune::read_all(in, count, out); }
-extern "C" __global__ void copy_all(const uint4* in, unsigned long long count, uint4* out) { moetune::copy_all(in, count, out); }
-extern "C" __global__ void nothing() {}
 )";
 }
 
@@ -262,15 +260,9 @@ void Service::read_all(const void* in, int64_t bytes, unsigned* out, cudaStream_
   launch(module_->kernel("read_all"), kManyBlocks, kThreads, stream, in, bytes / 16, out);
 }
 
-void Service::copy_all(const void* in, int64_t bytes, void* out, cudaStream_t stream) const {
-  launch(module_->kernel("copy_all"), kManyBlocks, kThreads, stream, in, bytes / 16, out);
-}
-
 const Service& Services::of(Dtype dtype) {
   if (!services_.contains(dtype)) services_.emplace(dtype, std::make_unique<Service>(dtype, options_));
   return *services_.at(dtype);
 }
-
-void Service::nothing(cudaStream_t stream) const { launch(module_->kernel("nothing"), 1, 32, stream); }
 
 }  // namespace moetune

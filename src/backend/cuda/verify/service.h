@@ -159,8 +159,6 @@ class Service {
   /// out: [sms][2] cycles and nanoseconds of each SM.
   void read_clocks(unsigned long long* out, int sms, cudaStream_t) const;
   void read_all(const void* in, int64_t bytes, unsigned* out, cudaStream_t) const;
-  void copy_all(const void* in, int64_t bytes, void* out, cudaStream_t) const;
-  void nothing(cudaStream_t) const;
 
  private:
   Dtype dtype_;
