@@ -57,16 +57,17 @@ Json environment_with_packs(Backend& backend, const Catalog& catalog) {
 }
 
 Json to_json(const Ceilings& c) {
-  return {{"read_tbps", rounded(c.read_bandwidth * 1e-12, 4)},
-          {"dense_burst_tflops", rounded(c.dense_burst * 1e-12, 4)},
-          {"dense_sustained_tflops", rounded(c.dense_sustained * 1e-12, 4)},
-          {"noise", rounded(c.noise, 3)}};
+  Json json = {{"dense_burst_tflops", rounded(c.dense_burst * 1e-12, 4)}, {"noise", rounded(c.noise, 3)}};
+  if (c.read_bandwidth > 0) json["read_tbps"] = rounded(c.read_bandwidth * 1e-12, 4);
+  if (c.dense_sustained > 0) json["dense_sustained_tflops"] = rounded(c.dense_sustained * 1e-12, 4);
+  return json;
 }
 
 Ceilings ceilings_from_json(const JsonAt& json) {
-  return {.read_bandwidth = json["read_tbps"].number() * 1e12,
-          .dense_burst = json["dense_burst_tflops"].number() * 1e12,
-          .dense_sustained = json["dense_sustained_tflops"].number() * 1e12,
+  const auto rate = [&](const char* key) { return json.has(key) ? json[key].number() * 1e12 : 0; };
+  return {.read_bandwidth = rate("read_tbps"),
+          .dense_burst = rate("dense_burst_tflops"),
+          .dense_sustained = rate("dense_sustained_tflops"),
           .noise = json["noise"].number()};
 }
 

@@ -55,11 +55,11 @@ constexpr double kMostLoadSeconds = 2;
 /// Throws Exit::request where the device has no such regime: a cpu's times are of burst alone.
 void require_regime(Regime regime, const DeviceInfo& device);
 
-/// Ceilings of the device, measured now.
+/// Ceilings of the device, measured now; 0 is not measured.
 struct Ceilings {
-  double read_bandwidth = 0;   // bytes a second
+  double read_bandwidth = 0;   // of a GPU: bytes a second
   double dense_burst = 0;      // FLOP a second of a large dense GEMM (bf16 on a GPU, fp32 on a cpu), near boost clock
-  double dense_sustained = 0;  // the same after seconds of load
+  double dense_sustained = 0;  // of a GPU: the same after seconds of load
   double noise = 0;            // relative half-width of the 95 % interval of a block time, between blocks
 };
 Json to_json(const Ceilings& ceilings);

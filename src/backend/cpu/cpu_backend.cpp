@@ -159,7 +159,7 @@ class CpuBackend : public Backend {
     return blocks;
   }
 
-  Ceilings ceilings() override { return measure_ceilings(pool_, device_); }
+  Ceilings ceilings() override { return measure_ceilings(pool_); }
 
  private:
   /// `sets`: as many as memory and caches ask for, unless it is given.

@@ -16,8 +16,8 @@ DeviceInfo cpu_device();
 /// Memory that can still be had without swapping, within the limit of the control group.
 int64_t available_memory_bytes();
 
-/// Takes about three seconds.
-Ceilings measure_ceilings(ThreadPool& pool, const DeviceInfo& device);
+/// The rate of multiply-adds in the first-level cache, and how much its times scatter. Takes half a second.
+Ceilings measure_ceilings(ThreadPool& pool);
 
 /// Seconds, in all, that the living threads of this process have been ready to run without a processor.
 /// 0 where the system doesn't tell.

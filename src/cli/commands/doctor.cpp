@@ -49,7 +49,7 @@ std::vector<std::string> notes_on(const Patient& patient) {
   if (c.noise > kNoisy)
     notes.push_back(fmt::format("{}: times scatter by ±{:.1f} %: stop other programs, or give tune and check more time",
                                 patient.word, 100 * c.noise));
-  if (c.dense_burst > 0 && c.dense_sustained < kThrottled * c.dense_burst)
+  if (c.dense_sustained > 0 && c.dense_sustained < kThrottled * c.dense_burst)
     notes.push_back(
         fmt::format("{}: under sustained load its rate is {:.0f} % of the burst rate (a power or heat limit): tables "
                     "hold times near the burst rate, unless tuned with --regime sustained",
@@ -98,9 +98,9 @@ std::string text_of(const Patient& patient, Format format) {
   add_environment(grid, patient.environment, "");
   if (patient.ceilings) {
     const Ceilings& c = *patient.ceilings;
-    add("read bandwidth", rate_text(c.read_bandwidth, "B"));
-    add(gpu ? "dense bf16, burst" : "dense fp32, burst", rate_text(c.dense_burst, "FLOP"));
-    add(gpu ? "dense bf16, sustained" : "dense fp32, sustained", rate_text(c.dense_sustained, "FLOP"));
+    if (gpu) add("read bandwidth", rate_text(c.read_bandwidth, "B"));
+    add(gpu ? "dense bf16, burst" : "dense fp32", rate_text(c.dense_burst, "FLOP"));
+    if (gpu) add("dense bf16, sustained", rate_text(c.dense_sustained, "FLOP"));
     add("noise of a block", fmt::format("± {:.2f} %", 100 * c.noise));
   }
   return grid_text(grid, {.format = format});

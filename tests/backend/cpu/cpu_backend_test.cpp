@@ -191,9 +191,7 @@ TEST_F(CpuBackend, TellsItsEnvironment) {
 
 TEST_F(CpuBackend, MeasuresItsCeilings) {
   const Ceilings ceilings = backend->ceilings();
-  EXPECT_GT(ceilings.read_bandwidth, 1e8);
   EXPECT_GT(ceilings.dense_burst, 1e9);
-  EXPECT_LE(ceilings.dense_sustained, ceilings.dense_burst);
   EXPECT_GE(ceilings.noise, 0);
 }
 
