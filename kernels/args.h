@@ -78,6 +78,10 @@ struct Args {
   long long y_scale_row = 0, y_scale_step = 0;
   // [rows, n] elements of y: gates and ups before the activation, columns in the order of W's rows.
   void* h = nullptr;
+  // Where y is dH [rows, 2 n]: h, of as many columns, is read, and X [rows, n] made of it again. Parts of the products
+  // of a row's sums with its row of X, [rows, n / block_n, gate_parts()].
+  void* x_again = nullptr;
+  float* parts = nullptr;
 };
 
 // Rows of W and columns along k that one scale of a block covers; of X it covers one row.

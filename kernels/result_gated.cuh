@@ -1,5 +1,6 @@
 // Functions of the result that make a column of Y from a gate and an up: act(gate) * up, in fp32, rounded once.
 #pragma once
+#include "activation.cuh"
 #include "result.cuh"
 
 namespace moetune {
@@ -32,6 +33,16 @@ struct Gated {
   static __forceinline__ unsigned pair(const float* low, const float* high, const Weights&) {
     return pack<Result>(Activation::of(low[0], low[1]), Activation::of(high[0], high[1]));
   }
+};
+
+// The gradients of gates and ups: dH of sums, weighted if `weighs`, and H; and X again. An epilogue makes these, and
+// with `dots` the products of sums and X.
+template <class Element, int of_activation, bool of_weighted, bool of_dots>
+struct GateGradient {
+  using Result = Element;
+  static constexpr int joins = 1, activation = of_activation;
+  static constexpr bool weighs = of_weighted, dots = of_dots;
+  using Weight = fp32;
 };
 
 }  // namespace moetune

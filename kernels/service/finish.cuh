@@ -1,6 +1,7 @@
 // Second passes over a product's sums: adding up the slots of a token, the gradient of the top-k weights, and what
 // kernels without a function of the result leave to others: bias, activation and weights.
 #pragma once
+#include "activation.cuh"
 #include "args.h"
 #include "numbers.cuh"
 #include "service/compare.cuh"
@@ -26,27 +27,6 @@ __device__ __forceinline__ Neighbours<count> load_neighbours(const float* from) 
   } else {
     return {{*from}};
   }
-}
-
-// 0 none, 1 silu, 2 gelu, 3 gpt_oss: Activation in src/workload/product.h. Exact exponentials: references are made so.
-__device__ __forceinline__ float activate(int activation, float gate, float up) {
-  if (activation == 2) return gate * (1 + erff(gate * 0.70710678118654752f)) / 2 * up;
-  if (activation == 1) return gate / (1 + expf(-gate)) * up;
-  const float most = fminf(gate, 7);
-  return most / (1 + expf(-1.702f * most)) * (fminf(fmaxf(up, -7), 7) + 1);
-}
-
-// Its derivatives by gate and by up.
-__device__ __forceinline__ float2 slopes(int activation, float gate, float up) {
-  if (activation == 2) {
-    const float below = (1 + erff(gate * 0.70710678118654752f)) / 2;
-    return {(below + gate * expf(-gate * gate / 2) * 0.39894228040143268f) * up, gate * below};
-  }
-  const bool limited = activation == 3;
-  const float slope = limited ? 1.702f : 1, g = limited ? fminf(gate, 7) : gate;
-  const float s = 1 / (1 + expf(-slope * g)), of_gate = s + slope * g * s * (1 - s);
-  if (!limited) return {of_gate * up, g * s};
-  return {gate <= 7 ? of_gate * (fminf(fmaxf(up, -7), 7) + 1) : 0, fabsf(up) <= 7 ? g * s : 0};
 }
 
 // `count` neighbours of a row of any element as they are loaded and stored at once.
@@ -184,12 +164,11 @@ __device__ __forceinline__ void gate_gradient(Out* dh, Out* x, float* gradient, 
       for (int i = 0; i < count; ++i) {
         const int at = interleaved ? 2 * i : i, next = interleaved ? 2 * i + 1 : i + count;
         const float gate = to_float(pairs[at / count].of[at % count]), up = to_float(pairs[next / count].of[next % count]);
-        const float value = activate(activation, gate, up);
-        const float2 slope = slopes(activation, gate, up);
-        again.of[i] = round_to<Out>(value);
-        product += sum.of[i] * to_float(round_to<Element>(value));
-        d[at / count].of[at % count] = round_to<Out>(sum.of[i] * weight * slope.x);
-        d[next / count].of[next % count] = round_to<Out>(sum.of[i] * weight * slope.y);
+        const Activated made = activated(activation, gate, up);
+        again.of[i] = round_to<Out>(made.value);
+        product += sum.of[i] * to_float(round_to<Element>(made.value));
+        d[at / count].of[at % count] = round_to<Out>(sum.of[i] * weight * made.of_gate);
+        d[next / count].of[next % count] = round_to<Out>(sum.of[i] * weight * made.of_up);
       }
       *reinterpret_cast<Outs*>(to + first) = d[0];
       *reinterpret_cast<Outs*>(to + second) = d[1];
@@ -218,6 +197,16 @@ __device__ __forceinline__ void weigh_rows(Element* out, float* gradient, const 
     }
     product = block_sum(product);
     if (threadIdx.x == 0) gradient[slot] = product;
+  }
+}
+
+// gradient[slots[row]] = the sum of a row of parts, [rows, count].
+__device__ __forceinline__ void add_parts(float* gradient, const float* parts, const int* slots, int rows, int count) {
+  for (int row = blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += gridDim.x * blockDim.x) {
+    if (slots[row] < 0) continue;
+    float sum = 0;
+    for (int i = 0; i < count; ++i) sum += parts[static_cast<long long>(row) * count + i];
+    gradient[slots[row]] = sum;
   }
 }
 

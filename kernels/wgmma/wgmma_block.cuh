@@ -51,6 +51,7 @@ struct WgmmaBlock : Config {
                                            .w_across = Config::w_across,
                                            .sums_rows = Config::x_across,
                                            .stores_sums = sizeof(Result) == sizeof(float),
+                                           .makes_gates = requires { Function::activation; },
                                            .experts = Config::experts,
                                            .joins = Function::joins,
                                            .element_bytes = sizeof(Element),
@@ -78,6 +79,7 @@ struct WgmmaBlock : Config {
   static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x && !gathers_first;
   static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // each row is a step along k
   static constexpr bool stores_sums = problem.stores_sums, quantises = problem.quantises;
+  static constexpr bool makes_gates = problem.makes_gates;
   static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, X and W are across
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time

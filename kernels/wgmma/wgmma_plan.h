@@ -46,6 +46,7 @@ struct WgmmaProblem {
   bool w_across = false;       // each row of W is a step along k
   bool sums_rows = false;      // each row of X too: k is an expert's number of rows
   bool stores_sums = false;    // Y is stored in fp32, from registers
+  bool makes_gates = false;    // Y is dH, from registers
   int experts = 0;
   int joins = 1;                             // columns of the product that make one of Y
   int element_bytes = 2, weight_bytes = 2;   // of a stage's elements; of a row's weight
@@ -91,7 +92,7 @@ constexpr int sums(const WgmmaKnobs& k, bool promotes = false, bool quantises = 
 }
 
 /// The most sums a thread for which the compiler neither spills nor serialises wgmma, as seen in compiled kernels.
-constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums) {
+constexpr int max_sums(const WgmmaKnobs& k, const WgmmaProblem& p) {
   const bool stores_rows = k.tma_store == TmaStore::rows, stores_tiles = k.tma_store == TmaStore::boxes;
   if (k.split > 1) {
     if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
@@ -99,25 +100,33 @@ constexpr int max_sums(const WgmmaKnobs& k, bool looks_up_rows, bool stores_sums
     const bool high = !k.swap && (stores_tiles || (warpgroups_a_tile(k) == 1 && groups(k) > 2));
     return copies_rows(k) || stores_rows || by_pointers(k) || k.consumers == 3 || high ? 64 : 96;
   }
+  if (p.makes_gates && k.in_flight > 0) return k.consumers == 3 ? 72 : shares_last_round(k) ? 96 : 128;
   if (k.consumers == 3) return 96;
+  if (p.makes_gates) return 128;
   if (copies_rows(k)) return 144;
-  if (shares_last_round(k) && (pingpong(k) || stores_sums)) return 144;
+  if (shares_last_round(k) && (pingpong(k) || p.stores_sums)) return 144;
   const bool spare = k.swap && !stores_rows && !(stores_tiles && pingpong(k)) && !by_pointers(k) && k.mix == 0 &&
                      k.gather != Gather::first;
-  const bool scarce = looks_up_rows && (k.cluster == Cluster::m || shares_last_round(k));
+  const bool scarce = p.looks_up_rows && (k.cluster == Cluster::m || shares_last_round(k));
   const bool many_groups = pingpong(k) && groups(k) > 3;
   return spare && !scarce && !many_groups ? 192 : 176;
 }
 
 /// The same of sums that are promoted, with those of wgmma.
 constexpr int max_promoted_sums(const WgmmaKnobs& k, bool quantises) {
-  if (k.consumers == 3) return 128;
+  const bool first = k.gather == Gather::first, rows = k.tma_store == TmaStore::rows;
+  if (k.consumers == 3) {
+    const bool stores_boxes = k.tma_store == TmaStore::boxes && !k.swap;
+    const bool together = by_pointers(k) ? !rows : k.cluster != Cluster::none && (k.pace == Pace::common || rows);
+    return copies_rows(k) || first || stores_boxes || together || k.split != 1 || k.hold > 0 ? 112 : 128;
+  }
   if (k.split > 1) return 96;
   if (quantises)
-    return !k.swap ? 160 : copies_rows(k) || k.in_flight > 0 || k.gather == Gather::first ? 144 : 176;
-  if (copies_rows(k)) return 144;
+    return !k.swap ? 160 : copies_rows(k) || k.in_flight > 0 || first ? 144 : 176;
+  if (copies_rows(k) || first) return 144;
   const bool aligned = k.block_n % 64 == 0 || kScaleBlock % k.block_n == 0;
-  return aligned && !by_pointers(k) && !(k.swap && k.in_flight > 0 && groups(k) > 1) ? 192 : 176;
+  return aligned && !by_pointers(k) && !(k.swap && k.in_flight > 0 && (groups(k) > 1 || k.hold > 0)) ? 192
+                                                                                                         : 176;
 }
 
 /// The same of sums that are multiplied by scales of rows at a tile's end, in other registers than those of wgmma.
@@ -168,6 +177,10 @@ constexpr int w_box(const WgmmaKnobs& k, const WgmmaProblem& p) {
   return k.cluster == Cluster::m ? rows / 2 : rows;
 }
 constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : kGroupRows; }
+
+/// Parts of a row's product with X that a tile of gates' gradients gives: one, or one for each warp where tiles are
+/// swapped.
+constexpr int gate_parts(const WgmmaKnobs& k) { return k.swap ? 4 * warpgroups_a_tile(k) : 1; }
 
 /// Pairs of tensor maps that a block rewrites in turn. A map may be rewritten once the copies that read it have landed.
 /// At least one stage is filled after each change, so that `stages` changes later the last of these copies has landed:
@@ -302,7 +315,7 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (p.x_scale_bytes > 0) l.x_scales = memory.add({p.x_scale_bytes, kScalesAlign}, k.stages);
   if (p.quantises && k.swap)
     l.staging = memory.add({quantised_bytes(k), 16}, k.consumers / warpgroups_a_tile(k));
-  else if (!p.stores_sums && !p.quantises)
+  else if (!p.stores_sums && !p.makes_gates && !p.quantises)
     l.staging = memory.add({2, kSwizzleAlign}, k.consumers * staging(k, p.joins).buffers * staging(k, p.joins).buffer);
   const bool mixes = k.mix > 0;
   l.scheduler = memory.add(p.sums_rows && mixes ? extent<GridWalk<GridFromBothEnds>>()

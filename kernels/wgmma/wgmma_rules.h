@@ -54,6 +54,7 @@ enum class WgmmaRule {
   boxes_rows,
   boxes_columns,
   fp32_stores,
+  gates_stores,
   hold_stores,
   hold_rows,
   hold_tile,
@@ -128,12 +129,13 @@ constexpr WgmmaRule broken_stores(const WgmmaKnobs& k, const WgmmaProblem& p) {
   const int staged = k.swap ? groups(k) * kGroupRows : k.block_n;  // columns of the product, of a box
   if (boxes && staged % (kSwizzleColumns * p.joins) != 0) return WgmmaRule::boxes_columns;
   if (p.stores_sums && (!threads || k.hold > 0)) return WgmmaRule::fp32_stores;
+  if (p.makes_gates && (!threads || k.hold > 0)) return WgmmaRule::gates_stores;
   if (k.hold > 0 && (!k.swap || !threads)) return WgmmaRule::hold_stores;
   if (k.hold % kStoreRows != 0 || k.hold > kMostHold) return WgmmaRule::hold_rows;
   if (k.hold > 0 && k.hold < k.block_m) return WgmmaRule::hold_tile;
   if (p.quantises && k.block_n != kScaleBlock * p.joins) return WgmmaRule::quantised_tile;
   if (p.quantises && (!threads || k.hold > 0 || k.split != 1)) return WgmmaRule::quantised_stores;
-  const int most = p.promotes ? max_promoted_sums(k, p.quantises) : max_sums(k, p.looks_up_rows, p.stores_sums);
+  const int most = p.promotes ? max_promoted_sums(k, p.quantises) : max_sums(k, p);
   if (sums(k, p.promotes, p.quantises) > most) return WgmmaRule::registers;
   if (p.x_scale_bytes > 0 && !p.promotes && k.in_flight > 0 && sums(k) > max_scaled_sums(k))
     return WgmmaRule::registers;

@@ -49,6 +49,9 @@ std::string_view after_stage(const Product& product) {
 std::string result_function(const Product& product) {
   constexpr std::string_view kActivations[] = {"", "Silu", "Gelu", "GptOss"};
   const std::string_view element = name(product.d.type.dtype);
+  if (product.gate_gradient)
+    return fmt::format("GateGradient<moetune::{}, {}, {}, {}>", element, static_cast<int>(product.activation),
+                       weights_result(product), product.weight_gradient.has_value());
   if (product.activation != Activation::none)
     return fmt::format("Gated<moetune::{}, moetune::{}>", element,
                        kActivations[static_cast<size_t>(product.activation)]);
@@ -63,7 +66,7 @@ std::string result_function(const Product& product) {
 
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan) {
   std::string unit = fmt::format("#include \"{0}/{0}.cuh\"\n\nstruct Config : moetune::PlainConfig {{\n", text.variant);
-  const Product product = before_last_pass(product_of(shape));
+  const Product product = before_last_pass(product_of(shape), plan.gate_parts > 0);
   unit += fmt::format("  using X = {};\n", operand_type(product.a.type, 'X'));
   unit += fmt::format("  using W = {};\n", operand_type(product.b.type, 'W'));
   unit += fmt::format("  using Function = moetune::{};\n", result_function(product));

@@ -34,6 +34,7 @@ struct LaunchPlan {
   int w_box = 0;
   int y_box = 0;
   int maps = 0;  // tensor maps that each block writes, of an expert's X and W; 0 where maps are of whole matrices
+  int gate_parts = 0;  // of a row's product with X, of a tile, where the kernel makes gradients of gates; else 0
   bool gathers_first = false;  // rows of X are put in order in a buffer before tiles read them
   bool waits = false;          // blocks wait for one another, so that all of them must run at once
 };

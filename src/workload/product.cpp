@@ -276,8 +276,8 @@ bool takes_another_pass(const Product& product) {
   return sums_slots(product) || product.weight_gradient || product.gate_gradient;
 }
 
-Product before_last_pass(const Product& product) {
-  if (!takes_another_pass(product)) return product;
+Product before_last_pass(const Product& product, bool makes_gates) {
+  if (!takes_another_pass(product) || (makes_gates && product.gate_gradient)) return product;
   Product first = without_finish(product);
   first.d.order = RowOrder::in_place;
   first.d.rows = routed_rows(product);

@@ -169,8 +169,8 @@ Product in_expert_order(const Product& product);
 /// weights' gradient.
 bool takes_another_pass(const Product& product);
 /// The product before that pass: D lies in expert order, in fp32 and unweighted, and is the only result. Any other
-/// product is returned as it is.
-Product before_last_pass(const Product& product);
+/// product is returned as it is, and so are gradients of gates where the kernel makes them.
+Product before_last_pass(const Product& product, bool makes_gates = false);
 
 int64_t experts(const Product& product);
 /// Rows that the router gave to these experts.

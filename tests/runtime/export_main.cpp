@@ -51,6 +51,8 @@ std::vector<std::pair<Shape, std::string>> wanted() {
   gradient.fusion = {.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true};
   require_valid(gradient);
   list.emplace_back(gradient, "");
+  gradient.layer.experts = 7;
+  list.emplace_back(gradient, "mma");  // which leaves sums to a pass
   list.emplace_back(shape_of(Op::dx, {.permute_x = true, .sum_slots = true}, 6), "");
   list.emplace_back(shape_of(Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}, 6), "");
   list.emplace_back(shape_of(Op::dw, {.accumulate = true, .fp32_dw = true}, 6), "");
@@ -92,9 +94,9 @@ int main(int, char** argv) {
       for (const int64_t tokens : {16, 256}) {
         const Cell cell = {.shape = shape, .tokens = tokens, .routing = parse_routing(routing), .seed = 0};
         const Problem problem = make_problem(cell);
-        const Variant& variant = *catalog.find("wgmma");
-        const Candidate candidate = text.empty() ? variant.fallback(problem, device)
-                                                 : complete(parse_partial_candidate(text, catalog), problem, device);
+        const Candidate candidate =
+            complete(parse_partial_candidate(text.empty() ? "wgmma" : text, catalog), problem, device);
+        const Variant& variant = *candidate.variant;
         if (const auto reason = cannot_run(candidate, shape, device)) {
           fmt::print(stderr, "{}: {}: {}\n", id(cell), moetune::text(candidate), *reason);
           return 1;

@@ -205,6 +205,43 @@ TEST(WgmmaOfGates, CutTilesOfSiluHaveFewerSums) {
   EXPECT_TRUE(legal("block_m=64 block_n=128 consumers=2 schedule=pingpong swap=no split=4", {.silu = true}));
 }
 
+// What epilogues do beside storing sums takes registers; see the edges in backend/cuda/compile_test.cpp.
+TEST(WgmmaLegality, WorkBesideSumsLeavesRoomForFewer) {
+  const auto legal = [](const std::string& knobs, const Shape& shape) {
+    const std::string why = reason(wgmma(knobs), shape);
+    EXPECT_TRUE(why.empty() || why.starts_with("block_m or block_n must be smaller: a tile's sums")) << why;
+    return why.empty();
+  };
+  Shape biased = shape_of(), with_h = shape_of(), gates = shape_of(Dtype::bf16, Op::dx), promoted = shape_of();
+  biased.fusion.bias = true;
+  with_h.fusion.silu = true, with_h.fusion.store_h = true;
+  gates.fusion.silu = true, gates.layer.projection = Projection::down;
+  promoted.layer.dtype = Dtype::fp8, promoted.layer.scales = ScaleKind::block;
+  const std::string high = "block_m=192 block_n=128 consumers=3 swap=no tma_store=no in_flight=";
+  EXPECT_TRUE(legal(high + "1", biased));
+  EXPECT_FALSE(legal(high + "1", with_h));
+  EXPECT_TRUE(legal(high + "0", with_h));
+  EXPECT_FALSE(legal("block_m=64 block_n=256 consumers=1 swap=no in_flight=1", biased));
+  EXPECT_FALSE(legal("block_m=160 block_n=128 consumers=1 in_flight=1", biased));
+  const std::string wide = "block_n=192 consumers=3 tma_store=no in_flight=";
+  EXPECT_TRUE(legal(wide + "0 block_m=192", gates));
+  EXPECT_FALSE(legal(wide + "1 block_m=192", gates));
+  EXPECT_TRUE(legal(wide + "1 block_m=144", gates));
+  EXPECT_FALSE(legal("block_m=144 block_n=128 consumers=1 tma_store=no in_flight=0", gates));
+  EXPECT_TRUE(legal(high + "0 block_k=128 stages=2", promoted));
+  EXPECT_FALSE(legal(high + "0 block_k=128 stages=2 split=0", promoted));
+  EXPECT_FALSE(legal("block_m=128 block_n=192 consumers=3 block_k=128 stages=2 in_flight=0 hold=128", promoted));
+}
+
+// Threads make the gradients of gates of their own sums.
+TEST(WgmmaLegality, GradientsOfGatesLeaveFromRegisters) {
+  Shape shape = shape_of(Dtype::bf16, Op::dx);
+  shape.fusion.silu = true, shape.layer.projection = Projection::down;
+  EXPECT_EQ(reason(wgmma("tma_store=no"), shape), "");
+  EXPECT_EQ(reason(wgmma("tma_store=yes"), shape),
+            "tma_store must be no and hold 0 for gradients of gates: threads make them of their sums");
+}
+
 class WgmmaLegality : public testing::TestWithParam<Case> {};
 TEST_P(WgmmaLegality, Tells) { EXPECT_EQ(reason(wgmma(GetParam().candidate)), GetParam().reason); }
 INSTANTIATE_TEST_SUITE_P(

@@ -27,7 +27,7 @@ struct WgmmaEpilogue {
   }
   // After it is multiplied; `busy` where the warpgroup has rows of it.
   __forceinline__ void step(const Tile& tile, const Slot& slot, bool busy, const Block::Sums& sum) {
-    if constexpr (Block::stores_sums)
+    if constexpr (Block::stores_sums || Block::makes_gates)
       if (!busy) return;
     Targets::wait(group.block, slot);
     const auto targets = Targets::of(group.block, group.consumer, slot);

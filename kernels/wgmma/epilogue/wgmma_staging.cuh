@@ -1,5 +1,6 @@
 // Finishes the sums of a warpgroup, stages them in shared memory and stores them in Y, each tile on its own.
 #pragma once
+#include "wgmma/epilogue/wgmma_gates.cuh"
 #include "wgmma/epilogue/wgmma_quantise.cuh"
 
 namespace moetune {
@@ -178,7 +179,10 @@ using WgmmaStagingOfRows =
 template <class Block>
 using WgmmaStaging = typename Choice<
     Block::stores_sums, StoresOfSums<Block>,
-    typename Choice<Block::quantises, WgmmaQuantise<Block>,
-                    typename Choice<Block::swapped, StagingOfColumns<Block>, WgmmaStagingOfRows<Block>>::type>::type>::type;
+    typename Choice<
+        Block::makes_gates, WgmmaGates<Block>,
+        typename Choice<Block::quantises, WgmmaQuantise<Block>,
+                        typename Choice<Block::swapped, StagingOfColumns<Block>, WgmmaStagingOfRows<Block>>::type>::type>::
+        type>::type;
 
 }  // namespace moetune

@@ -104,9 +104,12 @@ class UnitKernel : public Kernel {
         function_(module_.kernel("moetune_kernel")),
         plan_(plan) {
     const int blocks = held_blocks(function_, plan, device);
-    const LaunchRule rule = launch_rule(plan, operands.first);
-    Sizes sizes = sizes_of(operands.first);
+    const bool makes_gates = plan.gate_parts > 0;
+    const Product first = before_last_pass(operands.product, makes_gates);
+    const LaunchRule rule = launch_rule(plan, first);
+    Sizes sizes = sizes_of(first);
     sizes["held"] = blocks;
+    if (makes_gates) parts_ = static_cast<int>(count_of_parts(plan).value(sizes));
     grid_ = rule.grid.value(sizes);
     for (const MapRule& map : rule.maps) tensor_maps_.push_back({map_offset(map.field), evaluate(map, sizes)});
     if (plan.maps > 0) maps_ = DeviceBuffer(int64_t{blocks} * plan.maps * int64_t{sizeof(TensorMap)});
@@ -115,6 +118,7 @@ class UnitKernel : public Kernel {
   void enqueue(int set, cudaStream_t stream) const override {
     Args args = operands_.args(set);
     args.workspace = workspace_;
+    if (parts_ > 0) args.y = operands_.d.of(set);
     if (plan_.maps > 0) args.maps = maps_.as<TensorMap>();
     encode_maps(args, tensor_maps_);
     void* arguments[] = {&args};
@@ -122,7 +126,8 @@ class UnitKernel : public Kernel {
         cudaLaunchKernel(function_, dim3(static_cast<unsigned>(grid_)), dim3(static_cast<unsigned>(plan_.threads)),
                          arguments, static_cast<size_t>(plan_.shared_bytes), stream),
         "cannot launch the kernel");
-    if (takes_another_pass(operands_.product)) operands_.finish(services_, operands_.d_sorted.as<float>(), set, stream);
+    if (takes_another_pass(operands_.product))
+      operands_.finish(services_, operands_.d_sorted.as<float>(), set, stream, parts_);
   }
 
   void clear(cudaStream_t stream) const override { moetune::clear(operands_.counters, stream); }
@@ -138,6 +143,7 @@ class UnitKernel : public Kernel {
   LaunchPlan plan_;
   std::vector<LaunchMap> tensor_maps_;
   int64_t grid_ = 0;
+  int parts_ = 0;       // of a row, where the kernel makes gradients of gates
   DeviceBuffer maps_;  // of all blocks
 };
 

@@ -234,7 +234,7 @@ void Operands::fill_operand(Services& services, const Operand& operand, Values v
             stream_of(operand.matrix), stream, most_integer(product, operand));
 }
 
-void Operands::finish(Services& services, const float* sums, int set, cudaStream_t stream) const {
+void Operands::finish(Services& services, const float* sums, int set, cudaStream_t stream, int parts) const {
   const Service& service = services.of(product.d.type.dtype);
   const auto clear_slots = [&](void* memory, int byte) {  // those without a row stay so
     if (routed_rows(product) != product.slots) set_in_order(memory, byte, product.slots * 4, stream);
@@ -245,6 +245,9 @@ void Operands::finish(Services& services, const float* sums, int set, cudaStream
     service.sum_slots(d.of(set), sums, row_of.as<int>(), product.d.rows, product.top_k, product.d.columns, stream);
   }
   if (product.weight_gradient) clear_slots(dweights.of(set), 0);
+  if (parts > 0 && product.weight_gradient)
+    service.add_parts(dweights.floats(set), sums, gather_indices.as<int>(), routed_rows(product), parts, stream);
+  if (parts > 0) return;
   if (product.gate_gradient) return service.gate_gradient(gate_rows(sums, set), stream);
   if (product.weight_gradient) {
     service.weigh_rows({.out = d.of(set),
@@ -323,7 +326,9 @@ Args Operands::args(int set) const {
           .y_scales = d_scales.floats(set),
           .y_scale_row = y_scales.row,
           .y_scale_step = y_scales.column,
-          .h = h.of(set)};
+          .h = h.of(set),
+          .x_again = product.gate_gradient ? x.of(set) : nullptr,
+          .parts = product.gate_gradient ? d_sorted.as<float>() : nullptr};
 }
 
 GroupedGemm Operands::gemm(int set) const {

@@ -75,27 +75,28 @@ Json operands_of(const Product& p) {
   return list;
 }
 
-Json buffers_of(const LaunchRule& rule, const Product& p) {
+Json buffers_of(const LaunchRule& rule, const Product& p, bool leaves_sums) {
   Json list = Json::array();
   const auto add = [&](std::string_view name, const std::string& bytes, bool zeroed) {
     list.push_back({{"name", name}, {"bytes", bytes}, {"zeroed", zeroed}});
   };
   for (const BufferRule& buffer : rule.buffers) add(buffer.name, buffer.bytes.text(), buffer.zeroed);
-  if (takes_another_pass(p)) add("sums", "max(1, rows) * n * 4", false);
+  if (leaves_sums) add("sums", "max(1, rows) * n * 4", false);
   if (sums_slots(p)) add("row_of", "max(1, slots) * 4", false);
   return list;
 }
 
 // What is behind a field of Args: an operand, a buffer, a size, or nothing where the kernel reads none.
-std::string source_of(std::string_view field, const Product& p, const LaunchRule& rule) {
+std::string source_of(std::string_view field, const Product& p, const LaunchRule& rule, bool leaves_sums) {
   if (field == "x") return operand_name(p.a.matrix);
   if (field == "w") return operand_name(p.b.matrix);
-  if (field == "y") return takes_another_pass(p) ? "sums" : operand_name(p.d.matrix);
+  if (field == "y") return leaves_sums ? "sums" : operand_name(p.d.matrix);
   if (field == "m_sizes") return "m_sizes";
   if (field == "gather_indices") return reads_gather_indices(p) ? "gather_indices" : "";
   if (field == "topk_weights") return p.weighting != Weighting::none ? "topk_weights" : "";
   if (field == "bias") return p.bias ? "bias" : "";
-  if (field == "h") return p.h ? "h" : "";
+  if (field == "h") return p.h || (p.gate_gradient && !leaves_sums) ? "h" : "";
+  if (field == "x_again") return p.gate_gradient && !leaves_sums ? "x" : "";
   if (field.starts_with("y_scale"))
     return !quantises(p)            ? ""
            : field == "y_scales"    ? "y_scales"
@@ -126,21 +127,21 @@ std::string_view word_of(ArgsField::Kind kind) {
 }
 
 // The struct Args, field by field; what is not named is zero.
-Json args_json(const Product& product, const LaunchRule& rule) {
+Json args_json(const Product& product, const LaunchRule& rule, bool leaves_sums) {
   Json fields = Json::array();
   const auto add = [&](std::string_view name, size_t offset, std::string_view kind, Json value) {
     fields.push_back({{"name", name}, {"offset", offset}, {kind, std::move(value)}});
   };
   for (const ArgsField& field : args_fields()) {
-    const std::string source = source_of(field.name, product, rule);
+    const std::string source = source_of(field.name, product, rule, leaves_sums);
     if (!source.empty()) add(field.name, field.offset, word_of(field.kind), source);
   }
   for (const MapRule& map : rule.maps)
-    add(map.field, map_offset(map.field), "tensor_map", map_json(map, source_of(map.pointer, product, rule)));
+    add(map.field, map_offset(map.field), "tensor_map", map_json(map, source_of(map.pointer, product, rule, leaves_sums)));
   return {{"struct", {{"size", sizeof(Args)}, {"alignment", alignof(Args)}, {"fields", std::move(fields)}}}};
 }
 
-Json main_launch(const ExportedKernel& kernel, const Product& product, const LaunchRule& rule) {
+Json main_launch(const ExportedKernel& kernel, const Product& product, const LaunchRule& rule, bool leaves_sums) {
   Json cubins = Json::object();
   for (const CubinFile& cubin : kernel.cubins) cubins[cubin.arch] = cubin.name;
   return {{"cubin", std::move(cubins)},
@@ -151,7 +152,7 @@ Json main_launch(const ExportedKernel& kernel, const Product& product, const Lau
           {"most_per_processor", kernel.plan.workspace > 0 ? Json(kernel.plan.min_blocks_per_sm) : Json(nullptr)},
           {"cooperative", rule.cooperative},
           {"grid", rule.grid.text()},
-          {"arguments", {args_json(product, rule)}}};
+          {"arguments", {args_json(product, rule, leaves_sums)}}};
 }
 
 // A launch of a kernel beside those of the variants, with `blocks` blocks, at most 2^16.
@@ -172,7 +173,7 @@ Json fill(std::string_view pointer, int byte, std::string_view bytes) {
   return {{"fill", {{"pointer", pointer}, {"byte", byte}, {"bytes", bytes}}}};
 }
 
-void add_last_pass(Json& launches, const Product& p, const ServiceCubins& services) {
+void add_last_pass(Json& launches, const Product& p, const ServiceCubins& services, const LaunchPlan& plan) {
   Json cubins = Json::object();
   for (const auto& [dtype, cubin] : services.finish)
     if (dtype == p.a.type.dtype) cubins[cubin.arch] = cubin.name;
@@ -190,6 +191,14 @@ void add_last_pass(Json& launches, const Product& p, const ServiceCubins& servic
                              width}));
   }
   if (p.weight_gradient) launches.push_back(fill("dweights", 0, "slots * 4"));
+  if (p.weight_gradient && plan.gate_parts > 0)
+    launches.push_back(pass(cubins, "add_parts", kPassThreads, fmt::format("ceil_div(rows, {})", kPassThreads),
+                            {pointer("dweights"),
+                             pointer("parts"),
+                             pointer("gather_indices"),
+                             rows,
+                             {{"int32", count_of_parts(plan).text()}}}));
+  if (plan.gate_parts > 0) return;
   if (p.gate_gradient) {
     const auto number = [](int value) { return Json{{"int32", std::to_string(value)}}; };
     const Json none = {{"int64", "0"}};
@@ -208,14 +217,15 @@ void add_last_pass(Json& launches, const Product& p, const ServiceCubins& servic
 
 Json kernel_json(const ExportedKernel& kernel, const ServiceCubins& services) {
   const Product product = product_of(kernel.shape);
-  const Product first = before_last_pass(product);
+  const Product first = before_last_pass(product, kernel.plan.gate_parts > 0);
+  const bool leaves_sums = takes_another_pass(product) && kernel.plan.gate_parts == 0;
   const LaunchRule rule = launch_rule(kernel.plan, first);
   Json launches = Json::array();
   // The kernel's Y is what `product` says: the sums, where another pass follows.
   Product handed = product;
   handed.weighting = first.weighting;
-  launches.push_back(main_launch(kernel, handed, rule));
-  if (takes_another_pass(product)) add_last_pass(launches, product, services);
+  launches.push_back(main_launch(kernel, handed, rule, leaves_sums));
+  if (takes_another_pass(product)) add_last_pass(launches, product, services, kernel.plan);
   return {{"name", kernel.name},
           {"op", name(kernel.shape.op)},
           {"dtype", format_word(kernel.shape.layer)},
@@ -228,7 +238,7 @@ Json kernel_json(const ExportedKernel& kernel, const ServiceCubins& services) {
           {"candidate", to_json(kernel.candidate)},
           {"source", kernel.name + ".cu"},
           {"operands", operands_of(product)},
-          {"buffers", buffers_of(rule, product)},
+          {"buffers", buffers_of(rule, product, leaves_sums)},
           {"launches", std::move(launches)}};
 }
 

@@ -115,6 +115,8 @@ std::vector<BufferRule> buffers_of(const LaunchPlan& plan, const Product& produc
   if (plan.workspace > 0) buffers.push_back({"workspace", "blocks" * Expression(plan.workspace)});
   if (plan.maps > 0)
     buffers.push_back({"maps", "blocks" * Expression(int64_t{plan.maps} * int64_t{sizeof(TensorMap)})});
+  if (plan.gate_parts > 0 && product.weight_gradient)
+    buffers.push_back({"parts", words(max(Expression(1), "rows") * count_of_parts(plan))});
   if (plan.gathers_first) {
     const Operand& gathered = product.b.order != RowOrder::in_place ? product.b : product.a;
     buffers.push_back({"gathered_rows", max(Expression(1), "rows") * stride_of(product, gathered)});
@@ -124,6 +126,10 @@ std::vector<BufferRule> buffers_of(const LaunchPlan& plan, const Product& produc
 }
 
 }  // namespace
+
+Expression count_of_parts(const LaunchPlan& plan) {
+  return ceil_div(Expression("n"), plan.tile_columns) * plan.gate_parts;
+}
 
 Sizes sizes_of(const Product& product) {
   const ScaleStrides x = scale_strides(product, product.a), w = scale_strides(product, product.b);
@@ -189,7 +195,9 @@ const std::vector<ArgsField>& args_fields() {
                                                 {"y_scales", offsetof(Args, y_scales)},
                                                 {"y_scale_row", offsetof(Args, y_scale_row), Kind::int64},
                                                 {"y_scale_step", offsetof(Args, y_scale_step), Kind::int64},
-                                                {"h", offsetof(Args, h)}};
+                                                {"h", offsetof(Args, h)},
+                                                {"x_again", offsetof(Args, x_again)},
+                                                {"parts", offsetof(Args, parts)}};
   return fields;
 }
 

@@ -76,6 +76,9 @@ struct LaunchRule {
 /// For the product that the kernel multiplies: before_last_pass.
 LaunchRule launch_rule(const LaunchPlan& plan, const Product& product);
 
+/// Of a row's product with X, where the kernel makes gradients of gates.
+Expression count_of_parts(const LaunchPlan& plan);
+
 /// A scalar of Args, or a pointer in it.
 struct ArgsField {
   std::string_view name;

@@ -69,6 +69,7 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
           .w_box = c.tma_w ? w_box(c, problem) : 0,
           .y_box = c.tma_store == TmaStore::boxes ? y_box(c) : 0,
           .maps = by_pointers(c) ? 2 * map_turns(c) : 0,
+          .gate_parts = problem.makes_gates ? gate_parts(c) : 0,
           .gathers_first = c.gather == Gather::first,
           .waits = c.gather == Gather::first || c.pace == Pace::common || shares_last_round(c)};
 }

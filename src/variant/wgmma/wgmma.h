@@ -26,6 +26,7 @@ struct WgmmaCost {
          load_rate = of.at("load_rate");
   double all_load_rate = of.at("all_load_rate"), unshared_load = of.at("unshared_load");
   double stored_sum = of.at("stored_sum"), staged_tile = of.at("staged_tile");
+  double gate_sum = of.at("gate_sum"), gate_swapped = of.at("gate_swapped");
   double clock_under_power = of.at("clock_under_power"), read_rate = of.at("read_rate");
   double write_rate = of.at("write_rate"), write_rate_sms = of.at("write_rate_sms");
   double write_in_order = of.at("write_in_order"), narrow_read = of.at("narrow_read"), turnaround = of.at("turnaround");

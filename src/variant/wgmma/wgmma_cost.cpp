@@ -37,7 +37,7 @@ struct Model {
   const WgmmaKnobs& c;
   const Problem& problem;
   const DeviceInfo& device;
-  const Product p = before_last_pass(product_of(problem.shape));
+  const Product p = before_last_pass(product_of(problem.shape), true);
   const std::vector<int>& m_sizes = problem.routing.m_sizes;
   const Peaks peaks = {device.peak_flops, device.peak_bandwidth};
   const double clock = peaks.flops / kFlops;  // cycles a second of all SMs
@@ -126,6 +126,7 @@ struct Model {
 
   double store_cycles(const Tiles& tiles) const {
     const double sums = c.block_n * multiplied_rows(tiles.rows) / warpgroups_a_tile(c);
+    if (p.gate_gradient) return cost.gate_sum * sums;
     if (c.tma_store != TmaStore::boxes) return cost.stored_sum * sums;
     return sums_rows ? cost.staged_tile_dw + (c.swap ? cost.staged_swapped_dw * sums : 0) : cost.staged_tile;
   }
@@ -317,7 +318,7 @@ struct Model {
     double rows = 0;
     for (const Tiles& t : tiles)
       rows += cost.turnaround * t.count * t.rows * std::min(1.0, std::pow(cost.turnaround_rows / t.rows, 2));
-    return rows * c.block_n * static_cast<double>(size_bytes(p.d.type.dtype));
+    return rows * c.block_n * static_cast<double>(size_bytes(p.d.type.dtype)) * (p.gate_gradient ? 3 : 1);
   }
 
   double gathered_bytes() const {
@@ -326,10 +327,16 @@ struct Model {
     return static_cast<double>(problem.rows() * (sums_rows ? of_sums : p.k) * size_bytes(p.a.type.dtype));
   }
 
+  // Of H, dH and X: swapped tiles have short rows of them.
+  double gate_bytes() const {
+    return p.gate_gradient && c.swap ? static_cast<double>(problem.rows()) * 5 * n * in_bytes : 0;
+  }
+
   double memory_seconds(const std::vector<Tiles>& tiles, double count) const {
     const double idle = count > 0 ? std::max(1.0, processors / count) : 1;  // SMs without a tile load nothing
-    double memory = moved_seconds() * std::sqrt(idle) +
-                    (turned_bytes(tiles) + cost.gather_reads * gathered_bytes() + refetched_bytes()) / peaks.bandwidth;
+    double memory = moved_seconds() * std::sqrt(idle) + (turned_bytes(tiles) + cost.gather_reads * gathered_bytes() +
+                                                         refetched_bytes() + cost.gate_swapped * gate_bytes()) /
+                                                            peaks.bandwidth;
     if (!c.swap) memory *= sums_rows ? cost.unswapped_dw : cost.unswapped;
     if (c.tiles == TileOrder::dynamic) memory *= sums_rows ? cost.dynamic_dw : cost.dynamic;
     return sums_rows ? memory * longer_in_dw() : memory;

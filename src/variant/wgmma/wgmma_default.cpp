@@ -21,17 +21,6 @@ constexpr int kHold = 256, kMostFp8Stages = 8;
 
 constexpr Peaks kAssumed = {.flops = 989e12, .bandwidth = 4.8e12};  // of a device that has wgmma
 
-// Whether promoted sums never spill: of what is legal some tiles do, and are pruned when they are compiled. A default
-// is to run.
-bool fits_surely(const Knobs& k, const WgmmaProblem& p) {
-  const bool first = k.gather == Gather::first, rows = k.tma_store == TmaStore::rows;
-  if (!p.promotes || p.quantises || (k.consumers != 3 && !first)) return true;
-  if (k.consumers != 3) return sums(k, true) <= 176;
-  const bool stores_boxes = k.tma_store == TmaStore::boxes && !k.swap;
-  const bool together = by_pointers(k) ? !rows : k.cluster != Cluster::none && (k.pace == Pace::common || rows);
-  return sums(k, true) <= (copies_rows(k) || first || stores_boxes || together || k.split != 1 ? 112 : 128);
-}
-
 struct Chooser {
   const WgmmaCost& cost;
   const Problem& problem;
@@ -44,8 +33,7 @@ struct Chooser {
     c.stages = kMostWgmmaStages;
     const WgmmaProblem of_tile = wgmma_problem(c, problem.shape);
     while (c.stages > 2 && wgmma_layout(c, of_tile).bytes > device.shared_memory_per_block) --c.stages;
-    if (fits_surely(c, of_kernel) && !wgmma_illegal(c, problem.shape, device))
-      seen.emplace_back(wgmma_seconds(cost, c, problem, device), c);
+    if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(cost, c, problem, device), c);
   }
 
   void look_at_tiles(Knobs c) {
@@ -109,9 +97,9 @@ void look_at_sums(Chooser& chooser, Knobs c) {
 void look_at_rows(Chooser& chooser, Knobs c) {
   const int row = swizzle_columns(chooser.of_kernel);  // of the swizzle
   // Where sums are promoted, swapped tiles multiply all of their rows; where they are scaled, few fit beside steps in
-  // flight.
+  // flight. Gradients of gates are slower from swapped tiles.
   const std::vector<std::pair<bool, int>> ways =
-      chooser.problem.shape.layer.dtype == Dtype::fp8
+      chooser.problem.shape.layer.dtype == Dtype::fp8 || chooser.of_kernel.makes_gates
           ? std::vector<std::pair<bool, int>>{{true, 1}, {true, 0}, {false, 1}, {false, 0}}
           : std::vector<std::pair<bool, int>>{{c.swap, c.in_flight}};
   for (const Gather gather : {Gather::tiles, Gather::first})

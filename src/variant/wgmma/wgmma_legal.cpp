@@ -86,6 +86,7 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::fp32_stores,
      "tma_store must be no and hold 0 for sums in fp32, which dW or another pass takes: threads store them from "
      "registers"},
+    {WgmmaRule::gates_stores, "tma_store must be no and hold 0 for gradients of gates: threads make them of their sums"},
     {WgmmaRule::hold_stores, "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
     {WgmmaRule::hold_rows, "hold must be a multiple of {store_rows} up to {hold}"},
     {WgmmaRule::hold_tile, "hold must be 0 or at least block_m, the rows of a tile"},
@@ -111,7 +112,7 @@ std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Sh
 
 // Rows that tensor copies and tiles count in 32 bits.
 std::optional<std::string> too_many_rows(const Knobs& c, const Shape& shape, const WgmmaProblem& p) {
-  const Product product = before_last_pass(product_of(shape));
+  const Product product = before_last_pass(product_of(shape), true);
   if (p.sums_rows && p.experts * product.m > kMostMapRows)
     return "dW of all experts has more rows than a tile can count";
   if (c.tma_w && !by_pointers(c) && !p.w_across && p.experts * product.n > kMostMapRows && p.joins == 1)
@@ -142,6 +143,14 @@ int most_silu_sums(const Knobs& c) {
   return !pingpong(c) ? 96 : copies_rows(c) || rows ? 48 : 64;
 }
 
+// The same where a bias is added or H is stored while wgmma runs.
+int most_sums_beside(const Knobs& c, const Product& p) {
+  if (c.split > 1 && !c.swap && c.consumers == 3) return 24;
+  if (c.split > 1) return p.h ? 32 : 64;
+  if (c.swap) return 144;
+  return c.consumers < 3 ? 96 : p.h ? 32 : 64;
+}
+
 // ptxas (CUDA 13.0) waits after each wgmma of such kernels (C7515).
 bool serialises(const Knobs& c, const Product& p) {
   return p.accumulates && p.d.type.dtype == Dtype::fp16 && c.tma_store == TmaStore::boxes && c.in_flight > 0;
@@ -150,13 +159,14 @@ bool serialises(const Knobs& c, const Product& p) {
 }  // namespace
 
 WgmmaProblem wgmma_problem(const Knobs& c, const Shape& shape) {
-  const Product p = before_last_pass(product_of(shape));
+  const Product p = before_last_pass(product_of(shape), true);
   const bool sums_rows = p.ragged == Axis::k, blocks = p.a.type.scales.kind == ScaleKind::block;
   return {.permutes_x = gathers_rows(p.a.order, p.b.order, sums_rows),
           .looks_up_rows = p.d.order != RowOrder::in_place || weights_result(p),
           .w_across = !is_k_major(p.b),
           .sums_rows = sums_rows,
           .stores_sums = p.d.type.dtype == Dtype::fp32,
+          .makes_gates = p.gate_gradient.has_value(),
           .experts = static_cast<int>(shape.layer.local_experts()),
           .joins = static_cast<int>(joined_columns(p)),
           .element_bytes = static_cast<int>(size_bytes(p.a.type.stage)),
@@ -190,6 +200,8 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
     return text(WgmmaRule::registers, c, problem, shape);
   if (c.split > 2 && joins_gates(product) && product.activation == Activation::silu && !product.bias &&
       sums(c) > most_silu_sums(c))
+    return text(WgmmaRule::registers, c, problem, shape);
+  if ((product.bias || product.h) && c.in_flight > 0 && sums(c) > most_sums_beside(c, product))
     return text(WgmmaRule::registers, c, problem, shape);
   if (auto reason = too_many_rows(c, shape, problem)) return reason;
   if (serialises(c, product)) return "in_flight must be 0 where tensor copies store an accumulated fp16 dW";

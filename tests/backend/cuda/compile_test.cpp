@@ -318,7 +318,71 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
                        "block_k=64 stages=3 raster=m group=4 in_flight=1");
 }
 
-// Sums that begin with what dW holds, at the most that legality allows them.
+TEST_P(CompileTest, WgmmaGatesAtTheEdgeOfTheirRegisters) {
+  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  const Fusion gathered = {.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true};
+  const Fusion in_place = {.gpt_oss = true, .interleaved = true};
+  const std::pair<std::string, Fusion> cases[] = {
+      {"block_m=128 block_n=128 schedule=pingpong swap=no tma_x=no in_flight=0", gathered},
+      {"block_m=64 block_n=256 schedule=pingpong swap=no tma_x=no", gathered},
+      {"block_m=128 block_n=256 tma_x=no", gathered},
+      {"block_m=128 block_n=128 schedule=pingpong tma_x=no in_flight=0", gathered},
+      {"block_m=192 block_n=192 consumers=3 swap=no tma_x=no in_flight=0", gathered},
+      {"block_m=192 block_n=192 consumers=3 tma_x=no in_flight=0", gathered},
+      {"block_m=144 block_n=192 consumers=3 tma_x=no", gathered},
+      {"block_m=96 block_n=128 schedule=pingpong gather=first split=0", gathered},
+      {"block_m=128 block_n=128 swap=no tma_x=no tiles=dynamic split=4", gathered},
+      {"block_m=256 block_n=128 swap=no cluster=n", in_place},
+      {"block_m=128 block_n=128 consumers=1 addressing=pointers", in_place}};
+  std::vector<std::pair<std::string, Shape>> shaped;
+  for (const auto& [tile, fusion] : cases) {
+    shaped.emplace_back(tile, shape_of(Dtype::bf16, 2048, 768, fusion));
+    shaped.back().second.op = Op::dx, shaped.back().second.layer.projection = Projection::down;
+  }
+  expect_wgmma_compile(shaped,
+                       "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_w=yes tma_store=no "
+                       "tiles=static block_k=64 stages=3 raster=m group=4 in_flight=1");
+}
+
+TEST_P(CompileTest, WgmmaAddsAndStoresBesideSumsAtTheEdgeOfItsRegisters) {
+  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  const Fusion scattered = {.permute_y = true, .topk_weights = true, .bias = true};
+  const Fusion both = {.permute_x = true, .gpt_oss = true, .store_h = true, .bias = true};
+  const std::pair<std::string, Fusion> cases[] = {
+      {"block_m=192 block_n=128 consumers=3 swap=no", scattered},
+      {"block_m=128 block_n=192 swap=no", scattered},
+      {"block_m=192 block_n=64 consumers=3 swap=no tma_x=no", both},
+      {"block_m=128 block_n=192 swap=no tma_x=no", both},
+      {"block_m=144 block_n=128 schedule=pingpong gather=first pace=common", both},
+      {"block_m=192 block_n=192 consumers=3 tma_x=no in_flight=0", both},
+      {"block_m=64 block_n=128 gather=first tiles=dynamic split=4", both}};
+  std::vector<std::pair<std::string, Shape>> shaped;
+  for (const auto& [tile, fusion] : cases) shaped.emplace_back(tile, shape_of(Dtype::bf16, 2048, 768, fusion));
+  expect_wgmma_compile(shaped,
+                       "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_w=yes tma_store=no "
+                       "tiles=static block_k=64 stages=3 raster=m group=4 in_flight=1");
+}
+
+TEST_P(CompileTest, WgmmaPromotesAtTheEdgeOfItsRegisters) {
+  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+  const Fusion scattered = {.permute_y = true, .topk_weights = true};
+  const std::pair<std::string, Fusion> cases[] = {
+      {"block_m=192 block_n=128 consumers=3 swap=no", {}},
+      {"block_m=128 block_n=192 consumers=3", scattered},
+      {"block_m=192 block_n=96 consumers=3 swap=no split=0", {}},
+      {"block_m=96 block_n=192 consumers=3 gather=first", {.permute_x = true}},
+      {"block_m=64 block_n=128 schedule=pingpong swap=no gather=first", {.permute_x = true}},
+      {"block_m=128 block_n=128 in_flight=1", scattered}};
+  std::vector<std::pair<std::string, Shape>> shaped;
+  for (const auto& [tile, fusion] : cases) {
+    shaped.emplace_back(tile, shape_of(Dtype::fp8, 1536, 2048, fusion));
+    shaped.back().second.layer.scales = ScaleKind::block;
+  }
+  expect_wgmma_compile(shaped,
+                       "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_w=yes tma_store=no "
+                       "tiles=static block_k=128 stages=2 raster=m group=4 in_flight=0");
+}
+
 TEST_P(CompileTest, WgmmaQuantisesAtTheEdgeOfItsRegisters) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
   const Fusion gathered = {.permute_x = true, .gpt_oss = true}, by_slot = {.by_slot = true, .gelu = true};
@@ -347,6 +411,8 @@ TEST_P(CompileTest, WgmmaQuantisesAtTheEdgeOfItsRegisters) {
                        "block_n=256 consumers=2 schedule=cooperative cluster=none tma_x=yes tma_w=yes tma_store=no "
                        "tiles=static block_k=128 stages=2 raster=m group=4 in_flight=0");
 }
+
+// Sums that begin with what dW holds, at the most that legality allows them.
 TEST_P(CompileTest, WgmmaAccumulatedDwAtTheEdgeOfItsRegisters) {
   if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
   const std::string tiles[] = {
@@ -509,12 +575,14 @@ TEST(Plants, AllCompile) {
   for (const GatePlant& one : kGatePlants) {
     Problem gated = planted_problem();
     gated.shape.fusion = one.fusion;
+    if (!one.fusion.store_h) gated.shape.op = Op::dx, gated.shape.layer.projection = Projection::down;
     const Variant& variant = find_variant(one.plant.variant);
     const bool of_kernel = one.plant.file.starts_with(one.plant.variant);
+    const std::string target = one.plant.variant == "wgmma" ? "sm_90a" : "sm_80";
     expect_planted(one.plant,
-                   of_kernel ? variant.unit(variant.fallback(gated, device_of_arch("sm_80")), gated.shape)
+                   of_kernel ? variant.unit(variant.fallback(gated, device_of_arch(target)), gated.shape)
                              : service_unit(Dtype::bf16),
-                   "sm_80");
+                   target);
   }
 }
 

@@ -38,6 +38,9 @@ extern "C" __global__ void gate_gradient(Element* dh, Element* x, float* gradien
   else
     moetune::gate_gradient<1>(dh, x, gradient, sums, h, slots, weights, activation, interleaved, rows, width);
 }
+extern "C" __global__ void add_parts(float* gradient, const float* parts, const int* slots, int rows, int count) {
+  moetune::add_parts(gradient, parts, slots, rows, count);
+}
 extern "C" __global__ void weigh_rows(Element* out, float* gradient, const float* sums, const Element* x, const int* slots,
                                       const float* weights, int rows, long long width) {
   moetune::weigh_rows(out, gradient, sums, x, slots, weights, rows, width);
@@ -221,6 +224,12 @@ void Service::gate_gradient(const GateRows& r, cudaStream_t stream) const {
   launch(module_->kernel(r.to_fp32 ? "gate_reference" : "gate_gradient"), blocks_for(r.rows), kThreads / 2, stream,
          r.dh, r.x, r.gradient, r.sums, r.h, r.slots, r.weights, static_cast<int>(r.activation),
          static_cast<int>(r.interleaved), static_cast<int>(r.rows), r.width);
+}
+
+void Service::add_parts(float* gradient, const float* parts, const int* slots, int64_t rows, int count,
+                        cudaStream_t stream) const {
+  launch(module_->kernel("add_parts"), blocks_for(rows), kThreads, stream, gradient, parts, slots,
+         static_cast<int>(rows), count);
 }
 
 void Service::compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows,

@@ -144,6 +144,9 @@ class Service {
   void weigh_rows(const WeighedRows& rows, cudaStream_t stream) const;
   void finish_rows(const FinishedRows& rows, cudaStream_t stream) const;
   void gate_gradient(const GateRows& rows, cudaStream_t stream) const;
+  /// gradient[slots[row]] = the sum of a row of `parts`, [rows, count].
+  void add_parts(float* gradient, const float* parts, const int* slots, int64_t rows, int count,
+                 cudaStream_t stream) const;
   /// Adds to `counts` on the device what differs; with `rms`, rms[row / rms_rows], measures errors too.
   void compare(const void* d, const float* reference, const int* to, const RowWeights& weights, int64_t rows, int64_t n,
                const float* rms, int64_t rms_rows, ComparisonCounts* counts, cudaStream_t) const;

@@ -1,0 +1,45 @@
+// Activations and their derivatives, with exact exponentials: what gradients and references are made of.
+#pragma once
+#include "numbers.cuh"
+
+namespace moetune {
+
+struct Quotient {
+  float value, inverse;
+};
+// a / b and 1 / b for b >= 1. With `fast` the first is rounded as by the operator, but there is no branch, and b counts
+// as 2^100 at most.
+template <bool fast>
+__device__ __forceinline__ Quotient quotient(float a, float b) {
+  if (!fast) return {a / b, 1 / b};
+  b = fminf(b, 0x1p100f);
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
+  inverse = fmaf(fmaf(-b, inverse, 1), inverse, inverse);
+  const float q = a * inverse;
+  return {fmaf(fmaf(-b, q, a), inverse, q), inverse};
+}
+
+// Of a gate and its up, with the derivatives by both.
+struct Activated {
+  float value, of_gate, of_up;
+};
+// 0 none, 1 silu, 2 gelu, 3 gpt_oss: Activation in src/workload/product.h.
+template <bool fast = false>
+__device__ __forceinline__ Activated activated(int activation, float gate, float up) {
+  if (activation == 2) {
+    const float below = (1 + erff(gate * 0.70710678118654752f)) / 2;
+    return {gate * below * up, (below + gate * expf(-gate * gate / 2) * 0.39894228040143268f) * up, gate * below};
+  }
+  const bool limited = activation == 3;
+  const float g = limited ? fminf(gate, 7) : gate, u = limited ? fminf(fmaxf(up, -7), 7) + 1 : up;
+  const float slope = limited ? 1.702f : 1;
+  const auto [gs, s] = quotient<fast>(g, 1 + expf(limited ? -1.702f * g : -g));
+  const float of_gate = (s + slope * gs * (1 - s)) * u;
+  return {gs * u, limited && gate > 7 ? 0 : of_gate, limited && fabsf(up) > 7 ? 0 : gs};
+}
+__device__ __forceinline__ float activate(int activation, float gate, float up) {
+  return activated(activation, gate, up).value;
+}
+
+}  // namespace moetune
