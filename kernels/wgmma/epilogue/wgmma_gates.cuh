@@ -90,7 +90,9 @@ struct WgmmaGates {
     if constexpr (Block::interleaved) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const auto pair = [&](int j, unsigned order) { return __byte_perm(dh.gates[2 * i + j], dh.ups[2 * i + j], order); };
+        const auto pair = [&](int j, unsigned order) {
+          return __byte_perm(dh.gates[2 * i + j], dh.ups[2 * i + j], order);
+        };
         to[i] = {pair(0, 0x5410), pair(0, 0x7632), pair(1, 0x5410), pair(1, 0x7632)};
       }
     } else {
@@ -157,8 +159,8 @@ struct WgmmaGates {
     }
   }
 
-  // A warp's 16 columns of each group, 16 rows at a time. A thread has two rows of a column, and of the transposed 8 x 8
-  // two columns of a row; again four lanes exchange words, of two such rows.
+  // A warp's 16 columns of each group, 16 rows at a time. A thread has two rows of a column, and of the transposed 8 x
+  // 8 two columns of a row; again four lanes exchange words, of two such rows.
   template <class Four>
   static __forceinline__ void store_columns(const Group& group, const Tile& tile, const Targets& targets,
                                             const Four& four) {
