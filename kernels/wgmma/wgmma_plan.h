@@ -96,13 +96,13 @@ constexpr int max_sums(const WgmmaKnobs& k, const WgmmaProblem& p) {
   const bool stores_rows = k.tma_store == TmaStore::rows, stores_tiles = k.tma_store == TmaStore::boxes;
   if (k.split > 1) {
     if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
+    if (p.makes_gates && k.consumers == 3) return 32;
     if (k.consumers == 3 && !k.swap) return stores_rows ? 32 : 48;
     const bool high = !k.swap && (stores_tiles || (warpgroups_a_tile(k) == 1 && groups(k) > 2));
     return copies_rows(k) || stores_rows || by_pointers(k) || k.consumers == 3 || high ? 64 : 96;
   }
-  if (p.makes_gates && k.in_flight > 0) return k.consumers == 3 ? 72 : shares_last_round(k) ? 96 : 128;
+  if (p.makes_gates) return k.consumers == 3 ? 72 : k.in_flight > 0 && shares_last_round(k) ? 96 : 128;
   if (k.consumers == 3) return 96;
-  if (p.makes_gates) return 128;
   if (copies_rows(k)) return 144;
   if (shares_last_round(k) && (pingpong(k) || p.stores_sums)) return 144;
   const bool spare = k.swap && !stores_rows && !(stores_tiles && pingpong(k)) && !by_pointers(k) && k.mix == 0 &&

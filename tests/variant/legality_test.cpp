@@ -220,12 +220,12 @@ TEST(WgmmaLegality, WorkBesideSumsLeavesRoomForFewer) {
   const std::string high = "block_m=192 block_n=128 consumers=3 swap=no tma_store=no in_flight=";
   EXPECT_TRUE(legal(high + "1", biased));
   EXPECT_FALSE(legal(high + "1", with_h));
-  EXPECT_TRUE(legal(high + "0", with_h));
+  EXPECT_FALSE(legal(high + "0", with_h));
+  EXPECT_TRUE(legal("block_m=64 block_n=256 consumers=1 swap=no in_flight=0", with_h));
   EXPECT_FALSE(legal("block_m=64 block_n=256 consumers=1 swap=no in_flight=1", biased));
   EXPECT_FALSE(legal("block_m=160 block_n=128 consumers=1 in_flight=1", biased));
   const std::string wide = "block_n=192 consumers=3 tma_store=no in_flight=";
-  EXPECT_TRUE(legal(wide + "0 block_m=192", gates));
-  EXPECT_FALSE(legal(wide + "1 block_m=192", gates));
+  EXPECT_FALSE(legal(wide + "0 block_m=192", gates));
   EXPECT_TRUE(legal(wide + "1 block_m=144", gates));
   EXPECT_FALSE(legal("block_m=144 block_n=128 consumers=1 tma_store=no in_flight=0", gates));
   EXPECT_TRUE(legal(high + "0 block_k=128 stages=2", promoted));

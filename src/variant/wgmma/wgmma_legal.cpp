@@ -143,12 +143,12 @@ int most_silu_sums(const Knobs& c) {
   return !pingpong(c) ? 96 : copies_rows(c) || rows ? 48 : 64;
 }
 
-// The same where a bias is added or H is stored while wgmma runs.
+// The same where a bias is added or H is stored.
 int most_sums_beside(const Knobs& c, const Product& p) {
-  if (c.split > 1 && !c.swap && c.consumers == 3) return 24;
+  if (c.consumers == 3 && !c.swap) return c.split > 1 ? 24 : p.h ? 32 : 64;
+  if (c.in_flight == 0) return 192;
   if (c.split > 1) return p.h ? 32 : 64;
-  if (c.swap) return 144;
-  return c.consumers < 3 ? 96 : p.h ? 32 : 64;
+  return c.swap ? 144 : 96;
 }
 
 // ptxas (CUDA 13.0) waits after each wgmma of such kernels (C7515).
@@ -201,7 +201,7 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
   if (c.split > 2 && joins_gates(product) && product.activation == Activation::silu && !product.bias &&
       sums(c) > most_silu_sums(c))
     return text(WgmmaRule::registers, c, problem, shape);
-  if ((product.bias || product.h) && c.in_flight > 0 && sums(c) > most_sums_beside(c, product))
+  if ((product.bias || product.h) && sums(c) > most_sums_beside(c, product))
     return text(WgmmaRule::registers, c, problem, shape);
   if (auto reason = too_many_rows(c, shape, problem)) return reason;
   if (serialises(c, product)) return "in_flight must be 0 where tensor copies store an accumulated fp16 dW";
