@@ -85,7 +85,9 @@ constexpr int n_side(const WgmmaKnobs& k) { return k.swap ? k.block_m : k.block_
 constexpr int groups(const WgmmaKnobs& k) { return m_side(k) / kGroupRows / warpgroups_a_tile(k); }
 /// Columns of the N side that wgmma multiplies at a time. A quantised tile has all columns of a scale: where these are
 /// on the N side, quarters leave registers for the tile's sums.
-constexpr int part_side(const WgmmaKnobs& k, bool quantises) { return quantises && !k.swap ? n_side(k) / 4 : n_side(k); }
+constexpr int part_side(const WgmmaKnobs& k, bool quantises) {
+  return quantises && !k.swap ? n_side(k) / 4 : n_side(k);
+}
 /// fp32 sums of a consumer's thread; where they are promoted, with those of wgmma.
 constexpr int sums(const WgmmaKnobs& k, bool promotes = false, bool quantises = false) {
   return (groups(k) * n_side(k) + (promotes ? 1 + k.in_flight : 0) * part_side(k, quantises)) / 2;
@@ -96,7 +98,7 @@ constexpr int max_sums(const WgmmaKnobs& k, const WgmmaProblem& p) {
   const bool stores_rows = k.tma_store == TmaStore::rows, stores_tiles = k.tma_store == TmaStore::boxes;
   if (k.split > 1) {
     if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
-    if (p.makes_gates && k.consumers == 3) return 32;
+    if (p.makes_gates) return k.consumers == 3 ? 32 : 64;
     if (k.consumers == 3 && !k.swap) return stores_rows ? 32 : 48;
     const bool high = !k.swap && (stores_tiles || (warpgroups_a_tile(k) == 1 && groups(k) > 2));
     return copies_rows(k) || stores_rows || by_pointers(k) || k.consumers == 3 || high ? 64 : 96;
@@ -118,15 +120,14 @@ constexpr int max_promoted_sums(const WgmmaKnobs& k, bool quantises) {
   if (k.consumers == 3) {
     const bool stores_boxes = k.tma_store == TmaStore::boxes && !k.swap;
     const bool together = by_pointers(k) ? !rows : k.cluster != Cluster::none && (k.pace == Pace::common || rows);
-    return copies_rows(k) || first || stores_boxes || together || k.split != 1 || k.hold > 0 ? 112 : 128;
+    const bool short_of_registers = copies_rows(k) || first || stores_boxes || together || k.split != 1 || k.hold > 0;
+    return !short_of_registers ? 128 : k.in_flight > 0 && !first ? 120 : 112;
   }
   if (k.split > 1) return 96;
-  if (quantises)
-    return !k.swap ? 160 : copies_rows(k) || k.in_flight > 0 || first ? 144 : 176;
+  if (quantises) return !k.swap ? 160 : copies_rows(k) || k.in_flight > 0 || first ? 144 : 176;
   if (copies_rows(k) || first) return 144;
   const bool aligned = k.block_n % 64 == 0 || kScaleBlock % k.block_n == 0;
-  return aligned && !by_pointers(k) && !(k.swap && k.in_flight > 0 && (groups(k) > 1 || k.hold > 0)) ? 192
-                                                                                                         : 176;
+  return aligned && !by_pointers(k) && !(k.swap && k.in_flight > 0 && (groups(k) > 1 || k.hold > 0)) ? 192 : 176;
 }
 
 /// The same of sums that are multiplied by scales of rows at a tile's end, in other registers than those of wgmma.

@@ -108,8 +108,8 @@ void declare_packs(OptionSet& set, std::vector<std::string>& packs) {
 
 void note_left_out(const Catalog& catalog, const std::string& folders, const Terminal& terminal) {
   if (const auto& names = catalog.left_out(); !names.empty())
-    note(terminal, fmt::format("{}: {} run{} a second pass and {} left out", folders, fmt::join(names, ", "),
-                               names.size() == 1 ? "s" : "", names.size() == 1 ? "is" : "are"));
+    note(terminal, fmt::format("{}: {} {} left out: packs have one launch, and no gradients of gates", folders,
+                               fmt::join(names, ", "), names.size() == 1 ? "is" : "are"));
 }
 
 void note_packs(const Catalog& catalog, const Terminal& terminal) {

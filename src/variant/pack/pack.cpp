@@ -37,8 +37,10 @@ Pack whole_pack(const JsonAt& json, const std::filesystem::path& folder) {
   return pack;
 }
 
-bool takes_second_pass(const JsonAt& kernel) {
-  return std::ranges::any_of(kernel["buffers"].value(), [](const Json& buffer) { return buffer["name"] == "sums"; });
+// Packs have one launch, and no gradients of gates: what they compute doesn't tell the projection.
+bool fits_no_pack(const JsonAt& kernel) {
+  const auto reads_h = [](const Json& operand) { return operand["name"] == "h" && operand["access"] == "read"; };
+  return kernel["launches"].value().size() > 1 || std::ranges::any_of(kernel["operands"].value(), reads_h);
 }
 
 // Packs of an export's kernels. The names of those that are left out are added to `left_out`.
@@ -48,7 +50,7 @@ std::vector<Pack> exported_packs(const std::filesystem::path& folder, std::vecto
   require_manifest(root);
   std::vector<Pack> packs;
   each(root["kernels"], [&](const JsonAt& kernel) {
-    if (takes_second_pass(kernel)) return left_out.push_back(kernel["name"].string());
+    if (fits_no_pack(kernel)) return left_out.push_back(kernel["name"].string());
     const Json json = pack_of_exported(kernel, root["files"]);
     Pack& pack = packs.emplace_back(whole_pack(JsonAt(json, kernel.where()), folder));
     pack.hash = short_hash(json.dump());

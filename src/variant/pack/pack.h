@@ -76,7 +76,7 @@ Pack load_pack(const std::filesystem::path& folder);
 bool holds_packs(const std::filesystem::path& folder);
 
 /// All of them: each kernel of an export is a pack with one candidate, whose knobs are the exported winner's. Kernels
-/// that sum slots or give the weights' gradient in a second pass are left out: their names are added to `left_out`.
+/// that take a second launch or give gradients of gates are left out: their names are added to `left_out`.
 /// Errors as of load_pack and read_manifest.
 std::vector<Pack> load_packs(const std::filesystem::path& folder, std::vector<std::string>& left_out);
 

@@ -371,6 +371,7 @@ TEST_P(CompileTest, WgmmaPromotesAtTheEdgeOfItsRegisters) {
       {"block_m=128 block_n=192 consumers=3", scattered},
       {"block_m=192 block_n=96 consumers=3 swap=no split=0", {}},
       {"block_m=96 block_n=192 consumers=3 gather=first", {.permute_x = true}},
+      {"block_m=80 block_n=192 consumers=3 tma_x=no in_flight=1", {.permute_x = true, .by_slot = true}},
       {"block_m=64 block_n=128 schedule=pingpong swap=no gather=first", {.permute_x = true}},
       {"block_m=128 block_n=128 in_flight=1", scattered}};
   std::vector<std::pair<std::string, Shape>> shaped;
