@@ -117,7 +117,20 @@ struct WgmmaGates {
     ups = pack<Result>(sums.x * first.of_up, sums.y * second.of_up);
   }
 
-  // A warp's 16 rows. Four lanes have a row; they exchange words, so that each loads and stores eight neighbours.
+  // Four lanes exchange words: before, each has eight neighbours of a row, and again after it; make_word(i) is called
+  // with word i of each.
+  template <class MakeWord>
+  static __forceinline__ void make_eight(EightGates& h, unsigned (&x)[4], const MakeWord& make_word) {
+    transpose_words(h.gates);
+    transpose_words(h.ups);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) make_word(i);
+    transpose_words(h.gates);
+    transpose_words(h.ups);
+    transpose_words(x);
+  }
+
+  // A warp's 16 rows. Four lanes have a row.
   template <class Four>
   static __forceinline__ void store_rows(const Args& args, const Tile& tile, const Targets& targets, int first,
                                          const Four& four) {
@@ -137,18 +150,12 @@ struct WgmmaGates {
 #pragma unroll
       for (int turn = half * turns; turn < (half + 1) * turns; ++turn) {
         EightGates h = ahead.take(turn, fetch);
-        transpose_words(h.gates);
-        transpose_words(h.ups);
         unsigned x[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        make_eight(h, x, [&](int i) {
           const float4 d = four(turn % turns * 4 + i);
           const float2 sums = half == 0 ? make_float2(d.x, d.y) : make_float2(d.z, d.w);
           make(h.gates[i], h.ups[i], x[i], sums, {weight, weight}, dots);
-        }
-        transpose_words(h.gates);
-        transpose_words(h.ups);
-        transpose_words(x);
+        });
         if (stores(turn)) put(args, tile.row + row(half), column(turn), h, x);
       }
       if constexpr (Function::dots) {
@@ -189,20 +196,14 @@ struct WgmmaGates {
         const int turn = v / 2 * groups + g;
         const float4 d[2] = {four(g, v), four(g, v + 1)};
         EightGates h = ahead.take(turn, fetch);
-        transpose_words(h.gates);
-        transpose_words(h.ups);
         unsigned x[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        make_eight(h, x, [&](int i) {
           const float4& of = d[i / 2];
           unsigned gates = transposed_8x8(h.gates[i]), ups = transposed_8x8(h.ups[i]), again;
           make(gates, ups, again, i % 2 == 0 ? make_float2(of.x, of.y) : make_float2(of.z, of.w), weights[i / 2],
                dots[i / 2]);
           h.gates[i] = transposed_8x8(gates), h.ups[i] = transposed_8x8(ups), x[i] = transposed_8x8(again);
-        }
-        transpose_words(h.gates);
-        transpose_words(h.ups);
-        transpose_words(x);
+        });
         if (stores(turn)) put(args, tile.row + row(turn), column(turn), h, x);
       }
       if constexpr (Function::dots) {

@@ -182,7 +182,7 @@ using WgmmaStaging = typename Choice<
     typename Choice<
         Block::makes_gates, WgmmaGates<Block>,
         typename Choice<Block::quantises, WgmmaQuantise<Block>,
-                        typename Choice<Block::swapped, StagingOfColumns<Block>, WgmmaStagingOfRows<Block>>::type>::type>::
-        type>::type;
+                        typename Choice<Block::swapped, StagingOfColumns<Block>,
+                                        WgmmaStagingOfRows<Block>>::type>::type>::type>::type;
 
 }  // namespace moetune

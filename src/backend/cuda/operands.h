@@ -48,8 +48,8 @@ struct Operands {
 
   /// The arguments of a candidate's launch.
   Args args(int set) const;
-  /// The last pass: from sums, which lie as D of `first`, to the results. Of `parts` a row, which a kernel left in place
-  /// of sums, it makes the weights' gradient alone.
+  /// The last pass: from sums, which lie as D of `first`, to the results. With `parts`, a kernel left so many parts of
+  /// each row's product with X there instead, and they give the weights' gradient alone.
   void finish(Services& services, const float* sums, int set, cudaStream_t stream, int parts = 0) const;
   /// What becomes of the sums of `plain`, in place and without weights.
   FinishedRows finished_rows(int set) const;

@@ -137,7 +137,8 @@ Json args_json(const Product& product, const LaunchRule& rule, bool leaves_sums)
     if (!source.empty()) add(field.name, field.offset, word_of(field.kind), source);
   }
   for (const MapRule& map : rule.maps)
-    add(map.field, map_offset(map.field), "tensor_map", map_json(map, source_of(map.pointer, product, rule, leaves_sums)));
+    add(map.field, map_offset(map.field), "tensor_map",
+        map_json(map, source_of(map.pointer, product, rule, leaves_sums)));
   return {{"struct", {{"size", sizeof(Args)}, {"alignment", alignof(Args)}, {"fields", std::move(fields)}}}};
 }
 

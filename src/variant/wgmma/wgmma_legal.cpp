@@ -86,7 +86,8 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::fp32_stores,
      "tma_store must be no and hold 0 for sums in fp32, which dW or another pass takes: threads store them from "
      "registers"},
-    {WgmmaRule::gates_stores, "tma_store must be no and hold 0 for gradients of gates: threads make them of their sums"},
+    {WgmmaRule::gates_stores,
+     "tma_store must be no and hold 0 for gradients of gates: threads make them of their sums"},
     {WgmmaRule::hold_stores, "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
     {WgmmaRule::hold_rows, "hold must be a multiple of {store_rows} up to {hold}"},
     {WgmmaRule::hold_tile, "hold must be 0 or at least block_m, the rows of a tile"},

@@ -370,7 +370,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
       const double own = result.squares > 0 ? std::max(least, std::sqrt(counts[i].rounding / result.squares)) : 0;
       const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16 ||
                         dtype == Dtype::fp32;  // roundings don't hide errors of sums
-      // Noise of sums moves results across roundings: of N results, the mean's share of that varies by 1 / sqrt(N).
+      // Noise of sums rounds some results another way. What this adds to the mean of N results varies by 1 / sqrt(N).
       const double spread = 2 / std::sqrt(static_cast<double>(result.rows * result.operand.columns));
       norm = (rounds_sums ? 2.2 : 1.05 + spread) * own;
       if (fine) norm += mean_noise(operands_.product) + (rounds_sums && dtype == Dtype::fp32 ? kNoiseOfRoundedSums : 0);
