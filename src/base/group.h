@@ -16,6 +16,18 @@ auto mapped(const Items& items, Make make) {
   return list;
 }
 
+/// Whether a list has an item that equals `value`, or of which this projection does.
+template <typename Items, typename Value, typename Projection = std::identity>
+bool contains(const Items& items, const Value& value, Projection projection = {}) {
+  return std::ranges::find(items, value, projection) != std::ranges::end(items);
+}
+
+/// Adds an item that the list does not have yet.
+template <typename Item>
+void add_once(std::vector<Item>& items, const Item& item) {
+  if (!contains(items, item)) items.push_back(item);
+}
+
 /// The items must outlive it.
 template <typename Item>
 std::vector<const Item*> pointers_to(const std::vector<Item>& items) {

@@ -26,7 +26,7 @@ constexpr int kMaxDepth = 64;
 
 std::pair<size_t, size_t> line_and_column(std::string_view text, size_t byte) {
   const std::string_view before = text.substr(0, std::min(byte, text.size()));
-  const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+  const size_t line = 1 + static_cast<size_t>(std::ranges::count(before, '\n'));
   const size_t newline = before.rfind('\n');
   return {line, newline == std::string_view::npos ? before.size() + 1 : before.size() - newline};
 }
@@ -82,8 +82,8 @@ std::string without_python_numbers(std::string_view text) {
   std::string plain;
   bool in_string = false;
   for (size_t i = 0; i < text.size();) {
-    const auto word = std::find_if(std::begin(kWords), std::end(kWords),
-                                   [&](std::string_view one) { return text.substr(i).starts_with(one); });
+    const auto word =
+        std::ranges::find_if(kWords, [&](std::string_view one) { return text.substr(i).starts_with(one); });
     if (!in_string && word != std::end(kWords)) {
       plain += fmt::format("{:<{}}", "null", word->size());
       i += word->size();
@@ -100,7 +100,7 @@ std::string without_python_numbers(std::string_view text) {
 constexpr size_t kLineWidth = 160;  // a candidate with all its knobs
 
 bool all_plain(const Json& json) {
-  return std::none_of(json.begin(), json.end(), [](const Json& value) { return value.is_structured(); });
+  return std::ranges::none_of(json, [](const Json& value) { return value.is_structured(); });
 }
 
 // `used` columns of this line are taken.

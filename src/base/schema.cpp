@@ -187,7 +187,7 @@ bool value_holds(const Node& node, const Json& value, Fault* fault) {
     return failed(fault, fmt::format("expected {}, found {}", fmt::join(words, " or "),
                                      fraction ? value.dump() : std::string(kind)));
   }
-  if (!node.words.is_null() && std::ranges::find(node.words, value) == node.words.end()) {
+  if (!node.words.is_null() && !contains(node.words, value)) {
     if (!value.is_string())
       return failed(fault, fmt::format("expected one of {}, found {}", node.words.dump(), value.dump()));
     if (!fault) return false;

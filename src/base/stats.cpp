@@ -13,7 +13,7 @@ namespace {
 
 std::vector<double> sorted(std::span<const double> samples) {
   std::vector<double> values(samples.begin(), samples.end());
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values;
 }
 

@@ -10,9 +10,7 @@
 namespace moetune {
 namespace {
 
-bool offers(const std::vector<std::string>& names, const std::string& name) {
-  return std::ranges::find(names, name) != names.end();
-}
+bool offers(const std::vector<std::string>& names, const std::string& name) { return contains(names, name); }
 
 void drop(Lineup& lineup, size_t runner) {
   lineup.runners.erase(lineup.runners.begin() + static_cast<std::ptrdiff_t>(runner));

@@ -42,7 +42,7 @@ void add_candidate(Fields& fields, const Entry& entry) {
     fields.emplace_back(name, found == words.end() ? "" : found->second);
   }
   for (const auto& [name, value] : words)  // of a pack
-    if (std::ranges::find(names, name) == names.end()) fields.emplace_back(name, value);
+    if (!contains(names, name)) fields.emplace_back(name, value);
 }
 
 void add_rival(Fields& fields, const std::string& prefix, const Rival* rival) {

@@ -58,8 +58,7 @@ bool is_other(const std::string& name) { return name != "default" && !name.start
 
 std::vector<Comparison> compare(const std::vector<CellSpeedups>& cells) {
   std::vector<Op> ops;
-  for (const CellSpeedups& one : cells)
-    if (std::ranges::find(ops, one.cell.shape.op) == ops.end()) ops.push_back(one.cell.shape.op);
+  for (const CellSpeedups& one : cells) add_once(ops, one.cell.shape.op);
   std::vector<Comparison> result;
   for (const Op op : ops)
     for (const Factors& each : factors_of(op, cells)) {
@@ -101,8 +100,7 @@ Peers peers_from_json(const JsonAt& json) {
   each(json["entries"], [&](const JsonAt& entry) {
     const std::string cell = entry["id"].string(), peer = entry["peer"].string();
     std::vector<PeerTime>& times = peers.times[cell];
-    if (std::ranges::find(times, peer, &PeerTime::peer) != times.end())
-      entry.fail(fmt::format("{} appears twice in {}", peer, cell));
+    if (contains(times, peer, &PeerTime::peer)) entry.fail(fmt::format("{} appears twice in {}", peer, cell));
     times.push_back({peer, measurement_from_json(entry)});
     peers.cells.emplace(cell, cell_from_json(entry["cell"]));
   });

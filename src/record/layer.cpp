@@ -74,8 +74,7 @@ TunedTable layers_alone(TunedTable table) {
   std::vector<Cell> parts;
   for (const TunedLayer* layer : layers_of(table)) parts.push_back(layer->up), parts.push_back(layer->down);
   std::erase_if(table.entries, [&](const Entry& entry) {
-    return std::ranges::find(parts, entry.cell.shape, &Cell::shape) != parts.end() &&
-           std::ranges::find(parts, entry.cell) == parts.end();
+    return contains(parts, entry.cell.shape, &Cell::shape) && !contains(parts, entry.cell);
   });
   table.choices.clear();
   return table;
@@ -100,9 +99,8 @@ std::string title(const TunedLayer& layer) {
 std::string layers_sentence(const TunedTable& table) {
   const std::vector<const TunedLayer*> layers = layers_of(table);
   if (layers.empty()) return "";
-  const auto others = std::ranges::count_if(layers, [](const TunedLayer* layer) {
-    return std::ranges::find(layer->rivals, "winners", &Rival::name) != layer->rivals.end();
-  });
+  const auto others = std::ranges::count_if(
+      layers, [](const TunedLayer* layer) { return contains(layer->rivals, "winners", &Rival::name); });
   return fmt::format("{} tuned as one: {}.", counted(layers.size(), "layer"),
                      others == 0 ? "no pair is faster than the two winners"
                                  : fmt::format("in {} another pair is faster than the two winners", others));

@@ -227,8 +227,7 @@ void read_cells(const JsonAt& json, const std::map<std::string, const Cell*>& kn
     if (found == known.end()) at.fail(fmt::format("the table has no winner for {}", word));
     const Cell& cell = *found->second;
     if (!choice.cells.empty() && cell.shape != choice.shape()) at.fail(fmt::format("{} is of another layer", word));
-    if (std::ranges::find(choice.cells, cell) != choice.cells.end())
-      at.fail(fmt::format("{} is in the list twice", word));
+    if (contains(choice.cells, cell)) at.fail(fmt::format("{} is in the list twice", word));
     if (!choice.cells.empty() && cell.tokens < choice.cells.back().tokens) at.fail("token counts must not descend");
     if (!choice.tokens.covers(cell.tokens))
       at.fail(fmt::format("{} tokens are outside the range {}", cell.tokens, text(choice.tokens)));

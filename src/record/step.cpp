@@ -173,8 +173,7 @@ std::vector<Step> training_steps(const std::vector<CellTimes>& cells) {
 }
 
 const Step* step_of(const std::vector<Step>& steps, size_t i) {
-  const auto step =
-      std::ranges::find_if(steps, [&](const Step& one) { return std::ranges::find(one.cells, i) != one.cells.end(); });
+  const auto step = std::ranges::find_if(steps, [&](const Step& one) { return contains(one.cells, i); });
   return step == steps.end() ? nullptr : &*step;
 }
 

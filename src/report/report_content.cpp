@@ -74,8 +74,7 @@ std::vector<std::string> other_names(const ReportInput& input) {
   std::vector<std::string> names = rival_names(all_entries(*input.table));
   if (!input.peers) return names;
   for (const Entry& entry : input.table->entries)
-    for (const PeerTime& time : input.peers->of(id(entry.cell)))
-      if (std::ranges::find(names, time.peer) == names.end()) names.push_back(time.peer);
+    for (const PeerTime& time : input.peers->of(id(entry.cell))) add_once(names, time.peer);
   return names;
 }
 

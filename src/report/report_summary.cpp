@@ -213,7 +213,7 @@ ReportSection routing_section(const ReportInput& input) {
                               fmt::format("{:.2f}", f.cv), fmt::format("{:.1f}", f.effective_experts),
                               entry.skipped.empty() ? fmt::format("{:.1f} %", 100 * entry.occupancy) : "",
                               loss ? fmt::format("{:+.1f} %", 100 * *loss) : "", told(row_classes(entry.m_sizes))});
-    if (std::ranges::find(drawn, entry.m_sizes) != drawn.end()) continue;
+    if (contains(drawn, entry.m_sizes)) continue;
     drawn.push_back(entry.m_sizes);
     part.figures.push_back(histogram(entry));
   }

@@ -117,7 +117,7 @@ int64_t LoadedKernel::scale_bytes(const JsonAt& operand, const std::vector<int64
                           "' needs strides of 0 or more, and its last scale within 2^32 floats of its first");
     if (absent) without_gaps *= steps + 1;
   }
-  return std::ranges::find(shape, 0) == shape.end() ? 4 * (last + 1) : 0;
+  return !contains(shape, 0) ? 4 * (last + 1) : 0;
 }
 
 // Matrices of experts lie one behind another: their rows are "experts * n".

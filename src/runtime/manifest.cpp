@@ -15,7 +15,7 @@ namespace moetune {
 namespace {
 
 void require_stride(const JsonAt& stride) {
-  if (std::ranges::find(kScaleStrides, stride.string()) == std::end(kScaleStrides))
+  if (!contains(kScaleStrides, stride.string()))
     stride.fail(fmt::format("'{}' is not a stride that callers hand over", stride.string()));
 }
 

@@ -198,7 +198,7 @@ std::vector<Candidate> pick_contenders(const Entries& entries) {
   const size_t most = std::max(kContenders, picked.size() + 1);  // one default at least
   for (const std::vector<Candidate>& more : {by_frequency(defaults), by_frequency(ties)})
     for (const Candidate& one : more)
-      if (picked.size() < most && std::ranges::find(picked, one) == picked.end()) picked.push_back(one);
+      if (picked.size() < most && !contains(picked, one)) picked.push_back(one);
   return picked;
 }
 

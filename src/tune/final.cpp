@@ -31,9 +31,8 @@ std::vector<Candidate> pick_finalists(const std::deque<Trial>& trials, const std
   std::vector<const Trial*> right;
   for (const Trial& trial : trials)
     if (trial.status == Status::ok && !dropped.contains(trial.candidate)) right.push_back(&trial);
-  std::stable_sort(right.begin(), right.end(), [](const Trial* a, const Trial* b) {
-    return a->measurement.time.value < b->measurement.time.value;
-  });
+  std::ranges::stable_sort(
+      right, [](const Trial* a, const Trial* b) { return a->measurement.time.value < b->measurement.time.value; });
   std::vector<Candidate> finalists;
   for (const Trial* trial : right) {
     if (finalists.size() == kFinalists) break;
@@ -186,7 +185,7 @@ void fill(Entry& entry, const Final& final, size_t winner, const std::deque<Tria
 
 bool decide(Entry& entry, const std::deque<Trial>& trials, Backend& backend, const Shape& shape,
             const FinalRequest& request, const Say& note) {
-  if (std::ranges::find(trials, Status::ok, &Trial::status) == trials.end()) return false;
+  if (!contains(trials, Status::ok, &Trial::status)) return false;
   const std::optional<Final> final = settle(trials, backend, shape, request, note);
   if (!final) return false;
 

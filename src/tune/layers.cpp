@@ -73,9 +73,7 @@ using Named = std::vector<std::pair<std::string, Contender>>;
 // `rivals` are beside the pair of the winners and the `best` one.
 std::optional<TunedLayer> decide(const Bench& bench, const Contender& winners, const Contender& best, Named rivals) {
   std::vector<Contender> contenders;
-  const auto add = [&](const Contender& one) {
-    if (std::ranges::find(contenders, one) == contenders.end()) contenders.push_back(one);
-  };
+  const auto add = [&](const Contender& one) { add_once(contenders, one); };
   const auto alone_up = [](const Contender& pair) { return Contender{.baseline = "", .candidate = pair.candidate}; };
   const auto alone_down = [](const Contender& pair) { return pair_of({}, pair.down); };
   for (const Contender& pair : {best, winners}) add(pair), add(alone_up(pair)), add(alone_down(pair));
@@ -124,7 +122,7 @@ std::optional<TunedLayer> measure(const Bench& bench) {
   if (up && down) {
     ups.push_back(up->candidate), downs.push_back(down->candidate);
     rivals.emplace_back("default", pair_of(ups.back(), downs.back()));
-    if (std::ranges::find(pairs, rivals[0].second) == pairs.end()) pairs.push_back(rivals[0].second);
+    if (!contains(pairs, rivals[0].second)) pairs.push_back(rivals[0].second);
   }
   if (bench.known) {
     ups.push_back(bench.known->up_candidate), downs.push_back(bench.known->down_candidate);
@@ -151,7 +149,7 @@ std::optional<TunedLayer> measure(const Bench& bench) {
 std::vector<Candidate> fastest_candidates(const Entry& entry, const JournalContents& journal) {
   std::vector<Candidate> fastest = {entry.candidate};
   const auto add = [&](const Candidate& one) {
-    if (fastest.size() < kTried && std::ranges::find(fastest, one) == fastest.end()) fastest.push_back(one);
+    if (fastest.size() < kTried && !contains(fastest, one)) fastest.push_back(one);
   };
   if (const auto trials = journal.trials.find(id(entry.cell)); trials != journal.trials.end()) {
     std::vector<const Trial*> right;

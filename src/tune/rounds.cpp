@@ -26,7 +26,7 @@ size_t whose_turn(size_t round, size_t turn, size_t count) {
 bool is_slow(const Block& block, const Quiet& quiet) { return block.seconds > kDisturbed * quiet.control_seconds; }
 
 void learn(Quiet& quiet, double seconds) {
-  quiet.fastest.insert(std::upper_bound(quiet.fastest.begin(), quiet.fastest.end(), seconds), seconds);
+  quiet.fastest.insert(std::ranges::upper_bound(quiet.fastest, seconds), seconds);
   if (quiet.fastest.size() < kTeachers) return;
   quiet.fastest.resize(kTeachers);
   quiet.control_seconds = std::min(quiet.control_seconds, kInPeace * quiet.fastest.back());
@@ -57,7 +57,7 @@ bool measure_round(const std::vector<Runner>& runners, size_t number, const Samp
 }
 
 bool is_disturbed(const std::vector<Block>& round) {
-  return std::any_of(round.begin(), round.end(), [](const Block& block) { return block.waited > kBusy; });
+  return std::ranges::any_of(round, [](const Block& block) { return block.waited > kBusy; });
 }
 
 Rounds with_room_for(size_t contenders) {

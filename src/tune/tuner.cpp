@@ -235,8 +235,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
   entry.legal =
       std::max(entry.legal, static_cast<int64_t>(state.trials.size()));  // the default may lie outside the space
   entry.measured = static_cast<int64_t>(state.trials.size());
-  entry.failed = std::count_if(state.trials.begin(), state.trials.end(),
-                               [](const Trial& trial) { return trial.status != Status::ok; });
+  entry.failed = std::ranges::count_if(state.trials, [](const Trial& trial) { return trial.status != Status::ok; });
   const auto note = [&](const std::string& text) { warn(run, text); };
   if (decide(entry, state.trials, run.backend, state.problem.shape, final, note))
     entry.occupancy = tile_occupancy(product_of(state.problem), block_m_of(entry.candidate).value_or(1));

@@ -177,15 +177,14 @@ std::string difference(const Candidate& candidate, const Candidate& from) {
   const auto before = from.values.empty() && from.foreign.empty() ? decltype(knob_words(from))() : knob_words(from);
   std::vector<std::string> words;
   for (const auto& [name, value] : knob_words(candidate))
-    if (std::ranges::find(before, std::pair(name, value)) == before.end())
-      words.push_back(fmt::format("{}={}", name, value));
+    if (!contains(before, std::pair(name, value))) words.push_back(fmt::format("{}={}", name, value));
   if (candidate.retired != from.retired) words.push_back(candidate.retired);
   return fmt::format("{}", fmt::join(words, " "));
 }
 
 Candidate parse_partial_candidate(std::string_view text, const Catalog& catalog) {
   std::string spaced(text);
-  std::replace(spaced.begin(), spaced.end(), ',', ' ');
+  std::ranges::replace(spaced, ',', ' ');
   std::vector<std::string> words = split(spaced, ' ');
   std::erase(words, "");
   if (words.empty()) throw request_error("the candidate is empty", "write it as 'mma block_m=128 block_n=128 ...'");

@@ -37,7 +37,7 @@ const VariantPtr& Catalog::find(std::string_view name) const {
 
 size_t Catalog::knob_place(const Variant& variant, std::string_view name) const {
   const std::vector<std::string> names = mapped(variant.knobs, &Knob::name), all = knob_names();
-  if (std::ranges::find(names, name) == names.end() && std::ranges::find(all, name) != all.end())
+  if (!contains(names, name) && contains(all, name))
     throw request_error(fmt::format("variant '{}' has no knob '{}'", variant.name, name),
                         fmt::format("its knobs: {}", fmt::join(names, ", ")));
   return place_of_word("knob", name, names);
@@ -46,8 +46,7 @@ size_t Catalog::knob_place(const Variant& variant, std::string_view name) const 
 std::vector<std::string> Catalog::knob_names() const {
   std::vector<std::string> names;
   for (const VariantPtr& variant : variants_)
-    for (const Knob& knob : variant->knobs)
-      if (std::find(names.begin(), names.end(), knob.name) == names.end()) names.push_back(knob.name);
+    for (const Knob& knob : variant->knobs) add_once(names, knob.name);
   return names;
 }
 
@@ -59,7 +58,7 @@ std::string Catalog::pack_names() const {
 }
 
 Candidate complete(Candidate partial, const Problem& problem, const DeviceInfo& device) {
-  if (std::find(partial.values.begin(), partial.values.end(), kUnset) == partial.values.end()) return partial;
+  if (!contains(partial.values, kUnset)) return partial;
   const Candidate otherwise = partial.variant->fallback(problem, device);
   for (size_t i = 0; i < partial.values.size(); ++i)
     if (partial.values[i] == kUnset) partial.values[i] = otherwise.values[i];

@@ -104,9 +104,8 @@ int64_t alignment(int64_t bytes, int64_t most) { return std::min(bytes & -bytes,
 
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
                                        const std::vector<Op>& ops) {
-  if (std::find(ops.begin(), ops.end(), shape.op) == ops.end())
-    return fmt::format("{} does not support {}", variant, name(shape.op));
-  if (std::find(dtypes.begin(), dtypes.end(), shape.layer.dtype) == dtypes.end())
+  if (!contains(ops, shape.op)) return fmt::format("{} does not support {}", variant, name(shape.op));
+  if (!contains(dtypes, shape.layer.dtype))
     return fmt::format("{} does not support {}{}", variant, name(shape.layer.dtype),
                        is_quantised(shape.layer.dtype) ? ": packs of other programs' kernels may" : "");
   if (joins_gates(shape) && variant != "cpu" && shape.layer.n % 16 != 0)

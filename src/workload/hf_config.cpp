@@ -191,7 +191,7 @@ bool is_gated(const Scopes& scopes, Model& model) {
 
 // intermediate_size may be that of dense layers.
 void judge_width(const Scopes& scopes, const JsonAt& config, const Found& width, Model& model) {
-  if (std::ranges::find(kDenseWidths, width.name) == kDenseWidths.end()) return;
+  if (!contains(kDenseWidths, width.name)) return;
   if (const Names like = strangers(scopes, kSizes); !like.empty())
     width.at.fail(fmt::format("the width of an expert may be this or '{}'", fmt::join(like, "' or '")),
                   "give it with --intermediate");
@@ -231,7 +231,7 @@ void add_kinds(const Scopes& scopes, const JsonAt& config, Model model, const Mo
     if (std::ranges::any_of(kWanted, [&](const Wanted& wanted) { return model.*wanted.size == 0; })) continue;  // dense
     if (model.top_k > model.experts)
       scopes[0].fail(fmt::format("a token picks {} experts, but there are {}", model.top_k, model.experts));
-    if (std::ranges::find(kinds, model, [](const auto& kind) { return kind.first; }) == kinds.end())
+    if (!contains(kinds, model, [](const auto& kind) { return kind.first; }))
       kinds.emplace_back(model, lists.empty() ? where : fmt::format("{}[{}]", fmt::join(lists, ", "), place));
   }
 }

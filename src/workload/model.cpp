@@ -23,7 +23,7 @@ std::vector<Model> read_presets() {
     const Json json = parse_json(file.text, path);
     models.push_back(model_from_json(JsonAt(json, path)));
   }
-  std::sort(models.begin(), models.end(), [](const Model& a, const Model& b) { return a.name < b.name; });
+  std::ranges::sort(models, [](const Model& a, const Model& b) { return a.name < b.name; });
   return models;
 }
 
@@ -47,8 +47,7 @@ std::string name_of_config(const fs::path& path) {
 
 const Model* find_preset(const std::string& wanted) {
   for (const Model& model : model_presets())
-    if (model.name == wanted || std::find(model.aliases.begin(), model.aliases.end(), wanted) != model.aliases.end())
-      return &model;
+    if (model.name == wanted || contains(model.aliases, wanted)) return &model;
   return nullptr;
 }
 

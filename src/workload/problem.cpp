@@ -32,7 +32,7 @@ std::string closed(const std::string& part) {
 }  // namespace
 
 int64_t Problem::active_experts() const {
-  return std::count_if(routing.m_sizes.begin(), routing.m_sizes.end(), [](int32_t m) { return m > 0; });
+  return std::ranges::count_if(routing.m_sizes, [](int32_t m) { return m > 0; });
 }
 
 std::string routing_title(const Cell& cell) {

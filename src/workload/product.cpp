@@ -122,13 +122,13 @@ int64_t touched_rows(const Product& p, const Operand& operand) {
   if (is_filled(p, operand)) return operand.rows;
   if (!is_ragged(p, operand)) {
     const bool written = operand.matrix == p.d.matrix && !p.accumulates;
-    const int64_t active = std::count_if(p.m_sizes.begin(), p.m_sizes.end(), [](int32_t m) { return m > 0; });
+    const int64_t active = std::ranges::count_if(p.m_sizes, [](int32_t m) { return m > 0; });
     return (written ? experts(p) : active) * extent(p, 0, operand.row_axis);
   }
   if (operand.order != RowOrder::by_token) return routed_rows(p);
   std::vector<bool> used(static_cast<size_t>(operand.rows));
   for (const int32_t slot : p.gather_indices) used[static_cast<size_t>(slot / p.top_k)] = true;
-  return std::count(used.begin(), used.end(), true);
+  return std::ranges::count(used, true);
 }
 
 /// Rows of a matrix whose scales are counted together: of one expert, or of the ragged one.
@@ -331,7 +331,7 @@ Place place_of(const Product& product, const Operand& operand, int64_t row) {
     return {row / rows, row % rows};
   }
   const auto& first = product.first_rows;
-  const int64_t expert = std::upper_bound(first.begin(), first.end(), row) - first.begin() - 1;
+  const int64_t expert = std::ranges::upper_bound(first, row) - first.begin() - 1;
   return {expert, row - first[static_cast<size_t>(expert)]};
 }
 

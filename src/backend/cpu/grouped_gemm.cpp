@@ -56,7 +56,7 @@ void lay_out(const Product& product, const CpuKnobs& knobs, std::vector<Task>& t
   std::vector<int64_t> order;
   for (int64_t expert = 0; expert < experts(product); ++expert)
     if (!product.accumulates || extent(product, expert, Axis::k) > 0) order.push_back(expert);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+  std::ranges::stable_sort(order, [&](int64_t a, int64_t b) {
     return product.m_sizes[static_cast<size_t>(a)] > product.m_sizes[static_cast<size_t>(b)];
   });
   tasks.clear();

@@ -57,7 +57,7 @@ void for_rows(const Product& product, const Matrices& matrices, ThreadPool& pool
     const int64_t m = extent(product, expert, Axis::m), k = extent(product, expert, Axis::k);
     for (int64_t first = 0; first < m; first += kRows) {
       const int64_t rows = std::min(kRows, m - first);
-      std::fill(sums.begin(), sums.end(), 0.0);
+      std::ranges::fill(sums, 0.0);
       for (int64_t from = 0; from < k; from += kDepth) {
         const int64_t depth = std::min(kDepth, k - from);
         std::vector<double> left(static_cast<size_t>(rows * depth));

@@ -81,8 +81,7 @@ size_t CompilerPool::first_of(const Shape& shape, std::span<const Candidate> can
   std::unique_lock lock(mutex_);
   take_up(shape);
   const auto is_coming = [&](const Candidate& candidate) {
-    return begun_.contains(candidate) || std::ranges::find(wanted_, candidate) != wanted_.end() ||
-           std::ranges::find(later_, candidate) != later_.end();
+    return begun_.contains(candidate) || contains(wanted_, candidate) || contains(later_, candidate);
   };
   auto first = candidates.end();
   changed_.wait(lock, [&] {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/group.h"
+
 namespace moetune {
 namespace {
 
@@ -73,8 +75,7 @@ std::string html_text(std::string_view text) {
 
 std::string some_of(const std::vector<std::string>& words, size_t most) {
   std::vector<std::string> named;
-  for (const std::string& word : words)
-    if (std::ranges::find(named, word) == named.end()) named.push_back(word);
+  for (const std::string& word : words) add_once(named, word);
   const size_t more = named.size() - std::min(most, named.size());
   named.resize(named.size() - more);
   return fmt::format("{}{}", fmt::join(named, ", "), more > 0 ? fmt::format(" and {} more", more) : "");

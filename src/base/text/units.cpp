@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/group.h"
 
 namespace moetune {
 namespace {
@@ -117,7 +118,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
 std::vector<int64_t> parse_integers(std::string_view text, std::string_view what, int64_t low, int64_t high) {
   std::vector<int64_t> values;
   const auto add = [&](int64_t value) {
-    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    add_once(values, value);
     if (values.size() > kMaxValues)
       throw request_error(fmt::format("{}: '{}' has over {} values", what, text, kMaxValues));
   };

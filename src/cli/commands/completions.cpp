@@ -88,7 +88,7 @@ const DeclaredCommand& command_of(const std::vector<DeclaredCommand>& commands, 
 // The option of that name that takes a value, or null.
 const DeclaredOption* valued_option(const DeclaredCommand& command, const std::string& name) {
   for (const DeclaredOption& option : command.options)
-    if (!option.placeholder.empty() && std::ranges::find(option.names, name) != option.names.end()) return &option;
+    if (!option.placeholder.empty() && contains(option.names, name)) return &option;
   return nullptr;
 }
 

@@ -263,7 +263,7 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
   Collection collection(table, options, catalog);
   for (const std::string& sentence : collection.notes) note(terminal, sentence);
   for (const std::string& target : collection.target_names())
-    if (std::ranges::find(collection.exported.cells, target, &ServedCell::arch) == collection.exported.cells.end())
+    if (!contains(collection.exported.cells, target, &ServedCell::arch))
       throw Error(Exit::no, fmt::format("{}: no entry of the table can be exported for {}", options.table, target));
   if (table.choices.empty())
     note(terminal,

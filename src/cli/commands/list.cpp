@@ -35,7 +35,7 @@ Json list_knobs(const Catalog& catalog) {
   Json items = Json::array();
   for (const VariantPtr& variant : catalog.variants())
     for (const Knob& knob : variant->knobs) {
-      const auto same = std::find_if(items.begin(), items.end(), [&](const Json& item) {
+      const auto same = std::ranges::find_if(items, [&](const Json& item) {
         return item["name"] == knob.name && item["words"] == knob.words && item["help"] == knob.help;
       });
       if (same != items.end())
@@ -192,8 +192,7 @@ Grid grid_of(const Json& items) {
     for (const auto& field : item.items()) {
       if (field.key().ends_with("_bytes")) continue;
       const auto known = [&](const Column& column) { return column.title == field.key(); };
-      if (std::none_of(grid.columns.begin(), grid.columns.end(), known))
-        grid.columns.push_back({field.key(), field.value().is_number()});
+      if (std::ranges::none_of(grid.columns, known)) grid.columns.push_back({field.key(), field.value().is_number()});
     }
   for (const Json& item : items) {
     grid.rows.emplace_back();

@@ -114,13 +114,13 @@ void add_candidates(CellWork& work, const VerifyOptions& options, const Problem&
 
 std::vector<EntrantResult> failures(const Verdicts& verdicts) {
   std::vector<EntrantResult> failed;
-  std::copy_if(verdicts.findings.begin(), verdicts.findings.end(), std::back_inserter(failed), is_failed);
+  std::ranges::copy_if(verdicts.findings, std::back_inserter(failed), is_failed);
   return failed;
 }
 
 // "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result; interrupted."
 std::string answer(const Verdicts& verdicts, const std::vector<EntrantResult>& failed) {
-  const int64_t pruned = std::count_if(verdicts.findings.begin(), verdicts.findings.end(), is_pruned);
+  const int64_t pruned = std::ranges::count_if(verdicts.findings, is_pruned);
   const int64_t ran = static_cast<int64_t>(verdicts.findings.size()) - pruned;
   std::string sentence = fmt::format("{} of {} right in {}", ran - static_cast<int64_t>(failed.size()),
                                      counted(ran, "candidate"), cells_done(verdicts.cells, verdicts.asked));
@@ -150,8 +150,7 @@ std::vector<std::string> verdict_row(const EntrantResult& finding, bool verbose)
 
 // A table a cell. Findings of a cell follow each other.
 std::vector<HeadedTable> tables_of(const std::vector<EntrantResult>& findings, bool verbose) {
-  const bool repeated =
-      std::any_of(findings.begin(), findings.end(), [](const EntrantResult& f) { return f.repetition; });
+  const bool repeated = std::ranges::any_of(findings, [](const EntrantResult& f) { return f.repetition.has_value(); });
   Grid empty{{{"candidate"}, {"result"}, {"elements", true}, {"error", true}, {"ulps", true}}, {}};
   if (repeated) empty.columns.push_back({"launches", true});
   std::vector<HeadedTable> tables;

@@ -43,8 +43,7 @@ void read_recording(const JsonAt& json, const Catalog&) {
 // A pack's variant joins those that are built in.
 void read_pack(const JsonAt& json, const Catalog& catalog) {
   const std::string name = pack_from_json(json).variant;
-  if (std::ranges::find(catalog.variants(), name, [](const auto& one) { return one->name; }) !=
-      catalog.variants().end())
+  if (contains(catalog.variants(), name, [](const auto& one) { return one->name; }))
     json["variant"].fail(fmt::format("the name '{}' is taken by a variant that is built in", name));
 }
 

@@ -122,13 +122,10 @@ std::string difference(const JournalContents& journal, const TunedTable& table) 
     return fmt::format("its environment has {} {}, the table's {}", key, ours, its);
   if (journal.header.regime != table.regime)
     return fmt::format("it is of the regime {}, the table of {}", name(journal.header.regime), name(table.regime));
-  const auto in_journal = [&](const Entry& entry) {
-    return std::ranges::find(journal.header.cells, entry.cell) != journal.header.cells.end();
-  };
+  const auto in_journal = [&](const Entry& entry) { return contains(journal.header.cells, entry.cell); };
   const auto tried = [&](const Entry& entry) {
     const auto trials = journal.trials.find(id(entry.cell));
-    return trials != journal.trials.end() &&
-           std::ranges::find(trials->second, entry.candidate, &Trial::candidate) != trials->second.end();
+    return trials != journal.trials.end() && contains(trials->second, entry.candidate, &Trial::candidate);
   };
   if (std::ranges::none_of(table.entries, in_journal)) return "it has no cell of the table";
   const bool won = std::ranges::any_of(table.entries, [](const Entry& entry) { return entry.skipped.empty(); });
@@ -167,7 +164,7 @@ void add_inputs(Files& files, const CellOptions& options, const std::vector<Cell
     if (cell.routing.name != "trace") continue;
     const fs::path file = trace_file(cell.routing);
     const auto known = [&](const InputFile& input) { return input.path == file; };
-    if (std::none_of(files.inputs.begin(), files.inputs.end(), known)) add_input(files, "--routing", file.string());
+    if (std::ranges::none_of(files.inputs, known)) add_input(files, "--routing", file.string());
   }
 }
 
@@ -204,7 +201,7 @@ void write_outputs(const std::vector<std::function<void()>>& writers) {
       writer();
     } catch (const Error& error) {
       if (!first) first = error;
-      if (std::find(told.begin(), told.end(), error.what()) == told.end()) told.push_back(error.what());
+      if (!contains(told, error.what())) told.push_back(error.what());
     }
   if (first) throw Error(first->exit(), fmt::format("{}", fmt::join(told, "; ")), first->hint());
 }

@@ -55,9 +55,7 @@ std::vector<VariantPtr> packed(const Catalog& catalog) {
   return variants;
 }
 
-bool serves(const VariantPtr& variant, const Cell& cell) {
-  return std::ranges::find(variant->pack->cells, id(cell)) != variant->pack->cells.end();
-}
+bool serves(const VariantPtr& variant, const Cell& cell) { return contains(variant->pack->cells, id(cell)); }
 
 // The compiled candidate with the values of the knobs that both builds have; a knob of this one alone has its default.
 std::optional<Candidate> candidate_in(const VariantPtr& variant, const Candidate& candidate) {

@@ -102,7 +102,7 @@ Fusion with_gate(const CellOptions& options) {
 
 // Of several cells of a layer: a step of training has gates in dx of down, which reads the product of up.
 bool takes_gates(Projection projection, Op op, std::span<const Op> ops) {
-  const bool trains = std::ranges::find(ops, Op::dx) != ops.end();
+  const bool trains = contains(ops, Op::dx);
   return trains ? op == Op::dx && projection == Projection::down : op == Op::fwd && projection == Projection::up;
 }
 
@@ -123,7 +123,7 @@ std::vector<int64_t> token_counts(const CellOptions& options) {
 void require_use_of(const CellOptions& options, std::span<const Op> ops, std::span<const Dtype> dtypes) {
   if (ops.size() > 1)  // of one op require_valid tells more
     for (const FusionPart& part : kFusionParts)
-      if (options.fusion.*part.on && part.only && std::ranges::find(ops, *part.only) == ops.end())
+      if (options.fusion.*part.on && part.only && !contains(ops, *part.only))
         throw request_error(
             fmt::format("{} belongs to --op {}, which is not listed", option_name(part.name), name(*part.only)));
   if (options.fusion.fp32_dw && !dtypes.empty() && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
@@ -228,7 +228,7 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
   }
   const std::vector<int64_t> counts = token_counts(options);
   if (counts.empty()) return cells;
-  std::erase_if(cells, [&](const Cell& cell) { return std::ranges::find(counts, cell.tokens) == counts.end(); });
+  std::erase_if(cells, [&](const Cell& cell) { return !contains(counts, cell.tokens); });
   if (cells.empty())
     throw request_error(
         fmt::format("--tokens {}: the suite '{}' has no such cells", fmt::join(counts, ","), options.suite));
@@ -237,7 +237,7 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
 
 bool is_ffn(const CellOptions& options) {
   const std::vector<std::string> words = list_words(options.projections, "--projection", {});
-  return std::ranges::find(words, kFfn) != words.end();
+  return contains(words, kFfn);
 }
 
 // --projection ffn as the options of its two cells.
@@ -279,8 +279,7 @@ std::vector<Cell> all_cells(const CellOptions& options) {
   }
   const std::vector<Projection> projections =
       mapped(list_words(options.projections, "--projection", {"up"}), parse_projection);
-  const bool both = std::ranges::find(projections, Projection::up) != projections.end() &&
-                    std::ranges::find(projections, Projection::down) != projections.end();
+  const bool both = contains(projections, Projection::up) && contains(projections, Projection::down);
   const std::vector<Op> ops = mapped(list_words(options.ops, "--op", {"fwd"}), parse_op);
   const std::vector<Dtype> dtypes = mapped(list_words(options.dtypes, "--dtype", {}), parse_dtype);
   const auto routings = mapped(list_words(options.routings, "--routing", {"uniform"}), parse_routing);
@@ -434,7 +433,7 @@ std::vector<std::string> model_notes(const CellOptions& options) {
   for (const Model& model : models_of(options)) {
     notes.insert(notes.end(), model.notes.begin(), model.notes.end());
     if (words.empty()) continue;
-    const bool covered = model.scales && std::ranges::find(words, name(model.dtype)) != words.end();
+    const bool covered = model.scales && contains(words, name(model.dtype));
     const std::string stored = model.scales
                                    ? fmt::format("{} with scales of {}s", name(model.dtype), name(*model.scales))
                                    : model.other_format;

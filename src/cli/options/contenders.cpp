@@ -48,7 +48,7 @@ void require_knobs(const SearchOptions& options, const SearchSpace& space, const
     std::vector<std::string> owners;
     bool here = false;
     for (const auto& [variant, values] : space.variants)
-      if (std::ranges::find(variant->knobs, name, &Knob::name) != variant->knobs.end())
+      if (contains(variant->knobs, name, &Knob::name))
         owners.push_back(variant->name), here = here || variant->device == device.kind;
     if (!here)
       throw request_error(fmt::format("--set {}: no variant of the space '{}' that runs on {} has the knob '{}'",
@@ -68,7 +68,7 @@ std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts, c
   std::vector<Candidate> candidates;
   for (const std::string& text : texts) {
     const Candidate candidate = parse_partial_candidate(text, catalog);
-    if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end()) candidates.push_back(candidate);
+    add_once(candidates, candidate);
   }
   return candidates;
 }
@@ -150,8 +150,8 @@ void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space
         default_candidate(space, make_problem(cell), device));        // throws where no variant is for the device
     const Enumeration found = draw(space, cell.shape, device, 1, 0);  // looks no further than the first legal one
     if (!found.legal.empty()) continue;
-    const auto reason = std::max_element(found.pruned.begin(), found.pruned.end(),
-                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto reason =
+        std::ranges::max_element(found.pruned, [](const auto& a, const auto& b) { return a.second < b.second; });
     throw request_error(fmt::format("{}: no candidate of the space '{}' is legal: {}", id(cell), space.name,
                                     reason == found.pruned.end() ? "it has none" : reason->first),
                         hint);

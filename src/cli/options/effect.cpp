@@ -52,8 +52,7 @@ std::string obstacle(const NoEffect& rule, const Given& given, const DeviceInfo*
   if (rule.when == When::always) return fmt::format("on {}", rule.command);
   const auto other = given.options.find(std::string(rule.other));
   const std::vector<std::string> values = split(rule.values, ',');
-  const bool there =
-      other != given.options.end() && (rule.values.empty() || std::ranges::find(values, other->second) != values.end());
+  const bool there = other != given.options.end() && (rule.values.empty() || contains(values, other->second));
   if (there != (rule.when == When::with)) return "";
   return fmt::format("{} {}{}{}", there ? "with" : "without", rule.other, rule.values.empty() ? "" : " ",
                      fmt::join(values, " or "));

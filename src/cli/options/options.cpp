@@ -113,8 +113,8 @@ Given given_options(const CLI::App& app) {
 
 // The error for what an app did not understand.
 Error left_over(const CLI::App& app, const std::vector<std::string>& extras) {
-  const auto option = std::find_if(extras.begin(), extras.end(),
-                                   [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  const auto option =
+      std::ranges::find_if(extras, [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
   if (option == extras.end())
     return request_error(fmt::format("unexpected argument '{}'", extras.front()), see_help(app));
   const std::string word = option->substr(0, option->find('='));
@@ -158,7 +158,7 @@ HelpPage command_help(const Command& command, const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional()) usage += " " + help_name(*option);
     const std::string title = option->get_positional() ? "Arguments" : option->get_group();
-    auto section = std::find_if(sections.begin(), sections.end(), [&](const auto& s) { return s.title == title; });
+    auto section = std::ranges::find_if(sections, [&](const auto& s) { return s.title == title; });
     if (section == sections.end()) section = sections.insert(sections.end(), {title, {}});
     section->lines.push_back({help_name(*option), option->get_description()});
   }
@@ -270,7 +270,7 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   CLI::App& main = apps_->main;
   declare_what_all_have();
   std::vector<std::string> reversed = arguments_of(argv);
-  std::reverse(reversed.begin(), reversed.end());  // as CLI11 wants them
+  std::ranges::reverse(reversed);  // as CLI11 wants them
   const auto chosen = [&]() -> const CLI::App& {
     return main.get_subcommands().empty() ? main : *main.get_subcommands().front();
   };

@@ -107,7 +107,7 @@ std::vector<Cell> cells_of(const Shard& shard, const std::vector<Cell>& cells) {
     const size_t turn = place % count, to = place / count % 2 == 0 ? turn : count - 1 - turn;
     if (to == mine) chosen.push_back(order[place]);
   }
-  std::sort(chosen.begin(), chosen.end());
+  std::ranges::sort(chosen);
   return mapped(chosen, [&](size_t i) { return cells[i]; });
 }
 
@@ -165,7 +165,7 @@ std::vector<Cell> cells_to_choose_for(const Whole& whole) {
   std::vector<Cell> cells = whole.asked;
   if (!whole.before) return cells;
   for (const Entry& entry : whole.before->entries)
-    if (std::ranges::find(whole.asked, entry.cell) == whole.asked.end() &&
+    if (!contains(whole.asked, entry.cell) &&
         std::ranges::any_of(whole.asked, [&](const Cell& cell) { return cell.shape == entry.cell.shape; }))
       cells.push_back(entry.cell);
   return cells;

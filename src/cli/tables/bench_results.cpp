@@ -67,7 +67,7 @@ std::vector<std::string> names_in_sums(const Entrant& entrant) {
 
 bool has_role(const Entrant& entrant, std::string_view role) {
   const std::vector<std::string> roles = split(entrant.role, '+');
-  return std::ranges::find(roles, role) != roles.end();
+  return contains(roles, role);
 }
 
 Json to_json(const EntrantResult& result) {

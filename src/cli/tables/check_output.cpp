@@ -103,8 +103,7 @@ std::string legend(const CheckResult& result) {
            found;
   std::vector<std::string> controls;
   for (const CellFinding& finding : findings)
-    if (finding.rounds > 0 && !is_told_by_time(finding) &&
-        std::ranges::find(controls, finding.control) == controls.end())
+    if (finding.rounds > 0 && !is_told_by_time(finding) && !contains(controls, finding.control))
       controls.push_back(finding.control);
   if (controls.empty()) return found.substr(1);
   return fmt::format("Before is the table's time, scaled by how much longer {} takes now, in the same rounds.",
@@ -138,7 +137,7 @@ std::string tune_again(const Json& tool) {
   if (tool.contains("argv") && tool["argv"].is_array())
     for (const Json& word : tool["argv"])
       if (word.is_string() && word != "--resume") words.push_back(word);
-  const bool tuned = std::find(words.begin(), words.end(), "tune") != words.end();
+  const bool tuned = contains(words, "tune");
   return tuned ? "Next, tune again: " + shell_line(words) : "Next: tune again";
 }
 

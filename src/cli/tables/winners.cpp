@@ -65,8 +65,8 @@ std::vector<size_t> told_figures(bool any_loss) {
 }
 
 Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose) {
-  const bool any_loss = std::any_of(entries.begin(), entries.end(),
-                                    [&](const Entry* entry) { return loss_to_balanced(table, *entry).has_value(); });
+  const bool any_loss =
+      std::ranges::any_of(entries, [&](const Entry* entry) { return loss_to_balanced(table, *entry).has_value(); });
   const std::vector<size_t> told = told_figures(any_loss && !verbose);
   Grid grid = cell_grid({});
   for (const size_t i : told) grid.columns.push_back(figures_columns()[i]);
@@ -135,7 +135,7 @@ Grid winners_grid(const Entries& entries, const DeviceInfo& device) {
 std::string results_text(const TunedTable& table, const Style& style) {
   std::vector<std::string> rivals = ranked_rivals(table);
   const auto is_baseline = [](const std::string& name) { return name != "default"; };
-  const auto first = std::find_if(rivals.begin(), rivals.end(), is_baseline);
+  const auto first = std::ranges::find_if(rivals, is_baseline);
   if (!style.verbose && first != rivals.end())
     rivals.erase(std::remove_if(first + 1, rivals.end(), is_baseline), rivals.end());
   std::vector<HeadedTable> tables;

@@ -25,7 +25,7 @@ std::vector<std::string> arguments_of(std::string_view line) {
       words.back() += " " + word;
     else
       words.push_back(word);
-    if (std::count(word.begin(), word.end(), '"') % 2 != 0) quoted = !quoted;
+    if (std::ranges::count(word, '"') % 2 != 0) quoted = !quoted;
   }
   return words;
 }

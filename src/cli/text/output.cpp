@@ -60,14 +60,14 @@ std::vector<std::string> figures_row(const RoutingFigures& figures, int64_t expe
 
 Grid pruned_grid(const std::map<std::string, int64_t>& reasons) {
   std::vector<std::pair<std::string, int64_t>> sorted(reasons.begin(), reasons.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) { return a.second > b.second; });
   Grid grid{{{"pruned because"}, {"candidates", true}}, {}};
   for (const auto& [reason, count] : sorted) grid.rows.push_back({reason, fmt::format("{}", count)});
   return grid;
 }
 
 std::string shell_quoted(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+  const bool plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
     return std::isalnum(c) || std::string_view("_-./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
   });
   if (plain) return word;

@@ -105,8 +105,7 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
   for (const BufferRule& buffer : rule.buffers)
     if (buffer.name == field) return buffer.name;
   for (const ScalesRule& scales : scales_of(p))
-    if (field == scales.name || std::ranges::find(scales.strides, field) != scales.strides.end())
-      return std::string(field);
+    if (field == scales.name || contains(scales.strides, field)) return std::string(field);
   for (const std::string_view size : {"n", "k", "experts", "top_k", "m"})
     if (field == size) return std::string(field);
   return "";

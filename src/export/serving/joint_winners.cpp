@@ -24,8 +24,7 @@ using Key = std::vector<std::pair<std::string, std::string>>;
 
 Key key_of(const Candidate& candidate, const std::vector<std::string>& shared) {
   Key key = knob_words(candidate);
-  if (!shared.empty())
-    std::erase_if(key, [&](const auto& knob) { return std::ranges::find(shared, knob.first) == shared.end(); });
+  if (!shared.empty()) std::erase_if(key, [&](const auto& knob) { return !contains(shared, knob.first); });
   return key;
 }
 
@@ -132,9 +131,7 @@ std::vector<std::string> shared_knobs(Server server) {
 std::vector<Candidate> serving_contenders(const Entries& entries, const JournalContents& journal,
                                           const std::vector<std::string>& shared, std::vector<Candidate> own) {
   std::vector<Candidate> picked = std::move(own);
-  const auto add = [&](const Candidate& one) {
-    if (std::ranges::find(picked, one) == picked.end()) picked.push_back(one);
-  };
+  const auto add = [&](const Candidate& one) { add_once(picked, one); };
   // By the largest regret in the cells of these projections; one that was not tried everywhere comes later.
   const auto ranked = [&](const std::vector<Projection>& projections) {
     std::map<Candidate, double> scores;
@@ -142,9 +139,7 @@ std::vector<Candidate> serving_contenders(const Entries& entries, const JournalC
     int cells = 0;
     for (const Entry* entry : entries) {
       const auto trials = journal.trials.find(id(entry->cell));
-      if (std::ranges::find(projections, entry->cell.shape.layer.projection) == projections.end() ||
-          trials == journal.trials.end())
-        continue;
+      if (!contains(projections, entry->cell.shape.layer.projection) || trials == journal.trials.end()) continue;
       ++cells;
       std::map<Candidate, double> times;
       for (const Trial& trial : trials->second)

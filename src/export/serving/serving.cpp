@@ -30,11 +30,11 @@ std::string device_part(Server server, const std::string& device) {
     else
       part += c;
   }
-  std::replace(part.begin(), part.end(), ' ', '_');
+  std::ranges::replace(part, ' ', '_');
   if (part.empty() || !std::ranges::all_of(part, is_safe))
     throw request_error(fmt::format("the device name '{}' cannot be part of a file name", device));
   const std::vector<std::string> words = split(part, '_');
-  const bool h200 = std::find(words.begin(), words.end(), "H200") != words.end();
+  const bool h200 = contains(words, "H200");
   return server == Server::vllm && h200 ? "NVIDIA_H200" : part;
 }
 

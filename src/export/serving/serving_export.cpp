@@ -220,7 +220,7 @@ void write_layer(Writer writer, Export& result) {
   const std::string file = writer.file_name(false), down_file = writer.file_name(true);
   const std::string path = writer.request.folder + file;
   const auto say = [&](const std::string& sentence) { result.notes.push_back(fmt::format("{}: {}", file, sentence)); };
-  if (std::ranges::find(result.files, path, &ExportedFile::name) != result.files.end())
+  if (contains(result.files, path, &ExportedFile::name))
     return say(fmt::format("{} in another format has the same name and is left out", writer.layer.model));
   if (writer.server == Server::vllm && writer.has_blocks() && writer.layer.intermediate % 128 != 0)
     return say("left out, because vLLM splits blocks of 128 for this width, and the table was tuned with whole ones");

@@ -31,7 +31,7 @@ int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vect
   if (layer.n % 2 != 0) return layer.n;
   const std::string note =
       fmt::format("{} is not a preset: its experts are assumed gated, so N = n / 2 = {}", layer.model, layer.n / 2);
-  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  add_once(notes, note);
   return layer.n / 2;
 }
 
@@ -88,8 +88,7 @@ void take(Group& group, const Entry& entry) {
   if (!siblings(group.first, layer)) {
     const std::string other =
         fmt::format("{} ({}, top {}, hidden {})", layer.model, format_word(layer), layer.top_k, hidden_size(layer));
-    if (std::find(group.other_models.begin(), group.other_models.end(), other) == group.other_models.end())
-      group.other_models.push_back(other);
+    add_once(group.other_models, other);
     return;
   }
   if (is_triton(entry.candidate)) group.layer.cells.push_back(entry.cell);
@@ -156,7 +155,7 @@ std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<st
                              .intermediate = intermediate_size(shape.layer, table, notes),
                              .format = serving_format(shape.layer),
                              .model = shape.layer.model};
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return same_file(g.layer, named); });
+    auto group = std::ranges::find_if(groups, [&](const Group& g) { return same_file(g.layer, named); });
     if (group == groups.end()) {
       group = groups.insert(groups.end(), {.layer = named, .first = shape.layer});
       find_choices(*group, table);

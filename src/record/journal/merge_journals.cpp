@@ -80,8 +80,7 @@ MergedJournal merge_journals(const std::vector<fs::path>& paths, const std::stri
     for (const auto& [cell, lines] : journals[i].by_cell) {
       const auto [owner, fresh] = owners.emplace(cell, i);
       if (fresh || journals[owner->second].by_cell.at(cell) == lines) continue;
-      if (std::find(merged.conflicts.begin(), merged.conflicts.end(), cell) == merged.conflicts.end())
-        merged.conflicts.push_back(cell);
+      add_once(merged.conflicts, cell);
       if (prefer == "last") owner->second = i;
     }
   }

@@ -43,7 +43,7 @@ auto rank(const Candidacy& one, const Cell& cell) {
 
 Candidacy nearest_of(const std::vector<const Entry*>& entries, const Cell& cell) {
   std::optional<RoutingFigures> asked;
-  const auto exact = std::find_if(entries.begin(), entries.end(), [&](const Entry* e) { return is_exact(*e, cell); });
+  const auto exact = std::ranges::find_if(entries, [&](const Entry* e) { return is_exact(*e, cell); });
   Candidacy best;
   for (const Entry* entry : entries) {
     if (exact != entries.end() && !is_exact(*entry, cell)) continue;
@@ -125,7 +125,7 @@ std::string explain(const RobustChoice& choice, const Candidacy& nearest) {
 
 std::vector<const Entry*> entries_of(const std::vector<const Entry*>& entries, const RobustChoice& choice) {
   std::vector<const Entry*> found = entries;
-  std::erase_if(found, [&](const Entry* e) { return std::ranges::find(choice.cells, e->cell) == choice.cells.end(); });
+  std::erase_if(found, [&](const Entry* e) { return !contains(choice.cells, e->cell); });
   return found;
 }
 

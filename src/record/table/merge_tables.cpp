@@ -47,8 +47,8 @@ std::vector<std::string> sweep_of(const TunedTable& table) {
 void put_in_order(TunedTable& table, const std::vector<std::string>& sweep) {
   std::map<std::string, size_t> places;
   for (const std::string& cell : sweep) places.emplace(cell, places.size());
-  std::stable_sort(table.entries.begin(), table.entries.end(),
-                   [&](const Entry& a, const Entry& b) { return places.at(id(a.cell)) < places.at(id(b.cell)); });
+  std::ranges::stable_sort(
+      table.entries, [&](const Entry& a, const Entry& b) { return places.at(id(a.cell)) < places.at(id(b.cell)); });
   table.sweep = table.entries.size() == sweep.size() ? std::vector<std::string>() : sweep;
 }
 
@@ -185,8 +185,7 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
       }
       Entry& kept = merged.table.entries[place->second];
       if (equal(kept, entry, bare)) continue;
-      if (std::find(merged.conflicts.begin(), merged.conflicts.end(), cell) == merged.conflicts.end())
-        merged.conflicts.push_back(cell);
+      add_once(merged.conflicts, cell);
       if (prefer == "last" || (prefer == "fastest" && faster(entry, kept))) kept = entry;
     }
   }

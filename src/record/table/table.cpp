@@ -42,8 +42,7 @@ std::vector<Entries> by_shape(const TunedTable& table) {
 std::vector<std::string> rival_names(const Entries& entries) {
   std::vector<std::string> names;
   for (const Entry* entry : entries)
-    for (const Rival& rival : entry->rivals)
-      if (std::ranges::find(names, rival.name) == names.end()) names.push_back(rival.name);
+    for (const Rival& rival : entry->rivals) add_once(names, rival.name);
   return names;
 }
 
@@ -149,7 +148,7 @@ std::string uncertainty(const Entry& entry) {
 const Rival* find_control(const Entry& entry, const std::vector<std::string>* offered) {
   const Rival* fastest = nullptr;
   for (const Rival& rival : entry.rivals) {
-    const bool here = !offered || std::find(offered->begin(), offered->end(), rival.name) != offered->end();
+    const bool here = !offered || contains(*offered, rival.name);
     if (rival.name == "default" || !here) continue;
     if (!fastest || rival.measurement.time.value < fastest->measurement.time.value) fastest = &rival;
   }

@@ -143,11 +143,10 @@ WarmStart warm_start(const Problem& problem, const std::vector<const Entry*>& en
     ranked.emplace_back(rows + shapes, entry);
     start.near = start.near || (shapes == 0 && rows <= kNearRows);
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [distance, entry] : ranked) {
     if (start.candidates.size() == kMostStarts) break;
-    if (std::ranges::find(start.candidates, entry->candidate) == start.candidates.end())
-      start.candidates.push_back(entry->candidate);
+    add_once(start.candidates, entry->candidate);
   }
   return start;
 }
@@ -195,14 +194,13 @@ std::vector<Candidate> predicted_fastest(const Domain& domain, const Problem& pr
   }
   std::vector<Predicted> ranked;
   for (const auto& [candidate, seconds] : seen) ranked.push_back({seconds, candidate});
-  std::sort(ranked.begin(), ranked.end(), [](const Predicted& a, const Predicted& b) { return b > a; });
+  std::ranges::sort(ranked, [](const Predicted& a, const Predicted& b) { return b > a; });
   std::vector<Candidate> result;
   for (const auto& [seconds, ranked_candidate] : ranked) {
     if (result.size() == count) break;
     Candidate candidate = plain(ranked_candidate);
-    const bool alike = std::any_of(result.begin(), result.end(), [&](const Candidate& other) {
-      return different_knobs(candidate, other) < kDifferentKnobs;
-    });
+    const bool alike = std::ranges::any_of(
+        result, [&](const Candidate& other) { return different_knobs(candidate, other) < kDifferentKnobs; });
     if (!alike) result.push_back(std::move(candidate));
   }
   return result;

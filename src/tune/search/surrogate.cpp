@@ -48,7 +48,7 @@ void append_row(Triangle& factor, std::vector<double> covariances, double varian
 // The place of a value in the list, interpolated between two of its numbers.
 double place_in_list(std::vector<int> values, int value) {
   std::erase(values, kLargestLegal);
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   if (values.size() < 2) return 0;
   const auto above = std::upper_bound(values.begin() + 1, values.end() - 1, value);
   const double low = *(above - 1), high = *above;

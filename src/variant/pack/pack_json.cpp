@@ -52,7 +52,7 @@ Weighting parse_weighting(const std::string& word) {
 Fusion parse_fusion(const JsonAt& json) {
   Fusion fusion;
   const std::vector<std::string> words = split(json.string(), '+');
-  for (const FusionPart& part : kFusionParts) fusion.*part.on = std::ranges::find(words, part.name) != words.end();
+  for (const FusionPart& part : kFusionParts) fusion.*part.on = contains(words, part.name);
   if (text(fusion) == json.string()) return fusion;
   json.fail(fmt::format("'{}' is not a fusion", json.string()), "such as plain, permute_x or permute_y+topk_weights");
 }
@@ -138,7 +138,7 @@ void read_candidates(const JsonAt& json, Pack& pack) {
     for (size_t i = 0; i < pack.knobs.size(); ++i) {
       const Knob& knob = pack.knobs[i];
       values.push_back(with_place(row[i], [&](const JsonAt& at) { return knob_from_json(knob, at); }));
-      if (std::ranges::find(knob.values, values.back()) == knob.values.end())
+      if (!contains(knob.values, values.back()))
         row[i].fail(fmt::format("{} is not among the values of {}", row[i].value().dump(), knob.name));
     }
     std::vector<size_t> places;
@@ -175,7 +175,7 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
         operand["dtype"].fail(fmt::format("the dtype of '{}' must be {}", found->first, found->second));
       if (!operand.has("strides")) return;
       each(operand["strides"], [&](const JsonAt& stride) {
-        if (std::ranges::find(kScaleStrides, stride.string()) == std::end(kScaleStrides))
+        if (!contains(kScaleStrides, stride.string()))
           stride.fail(
               fmt::format("'{}' is not a distance of scales", stride.string()),
               fmt::format("these are {}; moetune hands scales over row by row", fmt::join(kScaleStrides, ", ")));

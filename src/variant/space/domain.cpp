@@ -14,17 +14,16 @@ constexpr int kKicks = 20;      // tries
 constexpr int64_t kAnyDistance = 1000;
 
 int64_t distance(const std::vector<int>& values, int from, int to) {
-  const auto place = [&](int value) { return std::find(values.begin(), values.end(), value) - values.begin(); };
+  const auto place = [&](int value) { return std::ranges::find(values, value) - values.begin(); };
   return std::abs(place(from) - place(to));
 }
 
 // The number of the list that is closest; the first word where the word isn't in it.
 int closest(const std::vector<int>& values, const Knob& knob, int value) {
-  if (std::find(values.begin(), values.end(), value) != values.end()) return value;
+  if (contains(values, value)) return value;
   if (values.back() == kLargestLegal) return kLargestLegal;
   if (!knob.words.empty()) return values.front();
-  return *std::min_element(values.begin(), values.end(),
-                           [&](int a, int b) { return std::abs(a - value) < std::abs(b - value); });
+  return *std::ranges::min_element(values, [&](int a, int b) { return std::abs(a - value) < std::abs(b - value); });
 }
 
 // Values that a step leads to: the next ones of numbers, any other of words.

@@ -82,7 +82,7 @@ bool try_downwards(Candidate& candidate, std::vector<size_t> open, const Shape& 
   const size_t place = open.back();
   open.pop_back();
   const Knob& knob = variant.knobs[place];
-  const bool counts = knob.words.empty() && std::ranges::find(knob.values, kLargestLegal) != knob.values.end();
+  const bool counts = knob.words.empty() && contains(knob.values, kLargestLegal);
   const auto legal_with = [&](int value) {
     candidate.values[place] = value;
     return try_downwards(candidate, open, shape, device);
@@ -118,7 +118,7 @@ std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const Devic
 void add(Enumeration& result, std::set<Candidate>& known, const VariantSpace& part, int64_t index, const Shape& shape,
          const DeviceInfo& device) {
   Candidate candidate = candidate_at(part, index);
-  if (std::ranges::find(candidate.values, kLargestLegal) != candidate.values.end())
+  if (contains(candidate.values, kLargestLegal))
     set_largest_legal(candidate, shape, device);  // stays illegal where nothing is legal
   const auto reason = candidate.variant->illegal(candidate, shape, device);
   if (!reason && !known.insert(candidate).second) return;
@@ -226,10 +226,8 @@ SearchSpace load_space(const std::string& name_or_file, const Catalog& catalog) 
 void keep_variants(SearchSpace& space, const std::vector<std::string>& names, const Catalog& catalog) {
   const auto name_of = [](const VariantSpace& part) { return part.variant->name; };
   for (const std::string& name : names)
-    if (std::ranges::find(space.variants, name, name_of) == space.variants.end())
-      space.variants.push_back(whole(catalog.find(name)));
-  std::erase_if(space.variants,
-                [&](const VariantSpace& part) { return std::ranges::find(names, part.variant->name) == names.end(); });
+    if (!contains(space.variants, name, name_of)) space.variants.push_back(whole(catalog.find(name)));
+  std::erase_if(space.variants, [&](const VariantSpace& part) { return !contains(names, part.variant->name); });
 }
 
 void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog, bool more) {

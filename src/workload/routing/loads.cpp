@@ -64,7 +64,7 @@ std::vector<double> normals(int64_t experts, uint64_t seed) {
 
 // exp(skew * value), scaled so that the largest is 1: no overflow at any skew.
 std::vector<double> exponentials(const std::vector<double>& values, double skew) {
-  const double top = *std::max_element(values.begin(), values.end());
+  const double top = *std::ranges::max_element(values);
   return mapped(values, [&](double value) { return portable_exp(skew * (value - top)); });
 }
 
@@ -137,7 +137,7 @@ std::vector<double> lognormal_of_max_over_mean(double ratio, int64_t tokens, int
       0, 64, -ratio, [&](double skew) { return exponentials(values, skew); },
       [&](const std::vector<double>& weights) {
         const std::vector<int32_t> rows = apportion(weights, total, tokens);
-        return -*std::max_element(rows.begin(), rows.end()) / mean;
+        return -*std::ranges::max_element(rows) / mean;
       });
 }
 
@@ -164,7 +164,7 @@ std::vector<int32_t> apportion(const std::vector<double>& weights, int64_t total
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto fraction = [&](size_t i) { return shares[i] - std::floor(shares[i]); };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return fraction(a) > fraction(b); });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return fraction(a) > fraction(b); });
   // Usually one pass; rounding errors may need a second one, or take a row back.
   for (size_t i = 0; left > 0; i = (i + 1) % order.size())
     if (rows[order[i]] < cap) ++rows[order[i]], --left;

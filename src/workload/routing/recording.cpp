@@ -58,7 +58,7 @@ TraceLayer layer_from_rows(const std::string& where, std::string name, std::vect
                            int64_t& top_k) {
   const auto sum = std::accumulate(m_sizes.begin(), m_sizes.end(), int64_t{0});
   deduce(where, sum, static_cast<int64_t>(m_sizes.size()), tokens, top_k);
-  const auto most = std::max_element(m_sizes.begin(), m_sizes.end());
+  const auto most = std::ranges::max_element(m_sizes);
   if (*most > tokens)
     throw request_error(
         fmt::format("{}: expert {} has {} rows, more than the {} tokens", where, most - m_sizes.begin(), *most, tokens),

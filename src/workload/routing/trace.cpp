@@ -110,7 +110,7 @@ const TraceLayer& find_layer(const Trace& trace, const std::string& name, const 
 
 std::vector<int32_t> scale_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t rows) {
   const auto sum = std::accumulate(m_sizes.begin(), m_sizes.end(), int64_t{0});
-  const bool fits = std::all_of(m_sizes.begin(), m_sizes.end(), [&](int32_t m) { return m <= tokens; });
+  const bool fits = std::ranges::all_of(m_sizes, [&](int32_t m) { return m <= tokens; });
   if (sum == rows && fits) return m_sizes;
   return apportion(std::vector<double>(m_sizes.begin(), m_sizes.end()), rows, tokens);
 }

@@ -23,7 +23,7 @@ struct Table {
   std::map<std::string, int64_t> comments;  // tokens, top_k, experts
   std::vector<std::string> layers;          // in the order of the file
   std::map<std::string, std::vector<Entry>> entries;
-  bool has(std::string_view column) const { return std::find(columns.begin(), columns.end(), column) != columns.end(); }
+  bool has(std::string_view column) const { return contains(columns, column); }
 };
 
 // "# tokens=2012, top_k=4": other words of a comment are for people.

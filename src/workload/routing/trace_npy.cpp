@@ -27,7 +27,7 @@ Sizes sizes_of(const NpyArray& array, const std::string& where) {
     throw request_error(fmt::format("{}: has {} dimensions", where, shape.size()),
                         "expected [tokens, layers, top_k] or [tokens, top_k]");
   const Sizes sizes{shape[0], flat ? 1 : shape[1], shape.back()};
-  if (std::count(shape.begin(), shape.end(), 0) > 0)
+  if (std::ranges::count(shape, 0) > 0)
     throw request_error(fmt::format("{}: a shape of ({}) records nothing", where, fmt::join(shape, ", ")));
   if (sizes.tokens < sizes.layers)
     throw request_error(
@@ -144,7 +144,7 @@ Trace trace_from_npy(const std::string& bytes, const std::string& where, int64_t
   int64_t seen = 0;
   for (int64_t layer = 0; layer < sizes.layers; ++layer) {
     ids.push_back(ids_of(array, bytes, sizes, layer, where));
-    seen = std::max<int64_t>(seen, *std::max_element(ids.back().begin(), ids.back().end()) + 1);
+    seen = std::max<int64_t>(seen, *std::ranges::max_element(ids.back()) + 1);
   }
   trace.experts = experts == 0 ? seen : experts;
   require_known(where, seen, trace.experts);
