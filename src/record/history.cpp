@@ -92,8 +92,7 @@ std::vector<HistoryRun> read_history(const std::string& file) {
 }
 
 void append_history(const std::string& file, const HistoryRun& run) {
-  std::error_code error;
-  std::string text = std::filesystem::exists(file, error) ? whole_lines(read_text(file)) : "";
+  std::string text = is_there(file) ? whole_lines(read_text(file)) : "";
   if (!text.empty() && !text.ends_with('\n')) text += '\n';
   Json json = {{"schema", "moetune.history/1"}, {"date", run.date}};
   if (!run.commit.empty()) json["commit"] = run.commit;

@@ -8,6 +8,7 @@
 
 #include "base/embedded.h"
 #include "base/error.h"
+#include "base/system/file.h"
 
 namespace moetune {
 namespace fs = std::filesystem;
@@ -62,8 +63,7 @@ std::vector<Model> read_config(const fs::path& path, const Model& given) {
   if (json.contains("schema")) return {model_from_json(root)};
   std::vector<Model> models = models_from_hf_config(root, name_of_config(path), given);
   const fs::path beside = path.parent_path() / "hf_quant_config.json";  // of ModelOpt
-  std::error_code ignored;
-  if (!models[0].scales && models[0].other_format.empty() && fs::exists(beside, ignored)) {
+  if (!models[0].scales && models[0].other_format.empty() && is_there(beside)) {
     const Json format = read_json(beside, Dialect::python);
     for (Model& model : models) read_format(JsonAt(format, beside.string())["quantization"], model);
   }
@@ -102,8 +102,7 @@ std::vector<Model> find_models(const std::string& name, const Model& given) {
   }
   const std::string wanted = lower(name);
   const fs::path file = model_file(name);
-  std::error_code ignored;
-  if (file.filename() == "config.json" && fs::is_directory(name, ignored) && !fs::exists(file, ignored))
+  if (file.filename() == "config.json" && is_folder(name) && !is_there(file))
     throw request_error(fmt::format("{}: the folder has no config.json", name));
   const Model* preset = find_preset(wanted);
   if (preset || !file.empty()) {
@@ -121,10 +120,9 @@ std::vector<Model> find_models(const std::string& name, const Model& given) {
 
 fs::path model_file(const std::string& name) {
   const std::string wanted = lower(name);
-  std::error_code ignored;
   if (find_preset(wanted)) return {};
-  if (fs::is_directory(name, ignored)) return fs::path(name) / "config.json";
-  return wanted.ends_with(".json") || fs::exists(name, ignored) ? fs::path(name) : fs::path();
+  if (is_folder(name)) return fs::path(name) / "config.json";
+  return wanted.ends_with(".json") || is_there(name) ? fs::path(name) : fs::path();
 }
 
 Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t tp, int64_t ep) {

@@ -159,19 +159,19 @@ void write_atomic(const fs::path& name, std::string_view text) {
 void require_writable(const fs::path& path, bool dry) {
   std::error_code error;
   if (path.empty()) throw request_error("the name of a file to write is empty");
-  if (!path.has_filename() || fs::is_directory(path, error))
+  if (!path.has_filename() || is_folder(path))
     throw request_error(fmt::format("{}: is a folder, expected a file name", path.string()));
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  if (!fs::exists(folder, error)) {
+  if (!is_there(folder)) {
     fs::path above = fs::absolute(folder, error);
-    while (!fs::exists(above, error) && above.has_relative_path()) above = above.parent_path();
+    while (!is_there(above) && above.has_relative_path()) above = above.parent_path();
     if (above == above.root_path())
       throw request_error(fmt::format("{}: no such folder", folder.string()), "make it, or name another folder");
     if (dry) return require_writable(above / path.filename());
     fs::create_directories(folder, error);
     if (error) throw request_error(fmt::format("{}: cannot make the folder: {}", folder.string(), error.message()));
   }
-  if (!fs::is_directory(folder, error)) throw request_error(fmt::format("{}: is not a folder", folder.string()));
+  if (!is_folder(folder)) throw request_error(fmt::format("{}: is not a folder", folder.string()));
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none)
     throw cannot_be_written(path, error.message());  // the name cannot be resolved

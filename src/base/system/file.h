@@ -13,6 +13,15 @@ namespace moetune {
 /// `limit` bytes, or a pipe, which could block for ever; pipes that a shell has opened are read (/dev/stdin, /dev/fd).
 std::string read_text(const std::filesystem::path& path, int64_t limit = int64_t{256} << 20);
 
+/// What a path leads to: anything, a folder, a regular file. All are false where it cannot be looked at.
+inline std::filesystem::file_status status_of(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::status(path, ignored);
+}
+inline bool is_there(const std::filesystem::path& path) { return std::filesystem::exists(status_of(path)); }
+inline bool is_folder(const std::filesystem::path& path) { return std::filesystem::is_directory(status_of(path)); }
+inline bool is_file(const std::filesystem::path& path) { return std::filesystem::is_regular_file(status_of(path)); }
+
 /// Writes everything; EINTR and short writes are not errors. 0, or the error that stopped it.
 int write_all(int fd, std::string_view text);
 

@@ -1,8 +1,6 @@
 // `moetune export`: the table in another program's format.
 #include <fmt/ranges.h>
 
-#include <system_error>
-
 #include "cli/commands/command.h"
 #include "cli/commands/export_kernels.h"
 #include "cli/tables/choosing.h"
@@ -30,8 +28,7 @@ std::string files_text(const Export& result) {
 
 // Files whose name another program looks for go to a folder, whether it is there or not: only ".json" means one file.
 bool names_a_folder(const Export& result, const std::string& output) {
-  std::error_code error;
-  if (output.ends_with('/') || fs::is_directory(output, error)) return true;
+  if (output.ends_with('/') || is_folder(output)) return true;
   return !result.files.front().name.empty() && !output.ends_with(".json");
 }
 

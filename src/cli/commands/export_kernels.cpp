@@ -167,12 +167,12 @@ void require_folder(const KernelExportOptions& options) {
   Files files;
   add_input(files, "TABLE", options.table);
   std::error_code error;
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error))
+  if (is_there(folder) && !is_folder(folder))
     throw request_error(fmt::format("--output: {} is a file: an export of kernels is a folder", folder.string()));
-  if (fs::is_directory(folder, error) && !fs::is_empty(folder, error)) {
+  if (is_folder(folder) && !fs::is_empty(folder, error)) {
     const fs::path manifest = folder / "manifest.json";
     bool ours = false;
-    if (fs::exists(manifest, error)) try {
+    if (is_there(manifest)) try {
         require_schema(JsonAt(read_json(manifest), manifest.string()), "kernels");
         ours = true;
       } catch (const Error&) {
@@ -200,7 +200,7 @@ std::string readme(std::string_view page, const KernelExport& exported, const Tu
 // Removes what an export from before wrote and libmoetune reads.
 void remove_export(const fs::path& folder) {
   std::error_code error;
-  if (!fs::exists(folder / "manifest.json", error)) return;
+  if (!is_there(folder / "manifest.json")) return;
   const Json manifest = read_json(folder / "manifest.json");
   fs::remove(folder / "manifest.json", error);
   const auto remove = [&](const std::string& name) {

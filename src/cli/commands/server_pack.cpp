@@ -156,8 +156,7 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
   if (!quiet) tell(fmt::format("compiling {} kernels of {}\n", run.kernels, run.kernel.string()));
   int ticks = 0;
   const std::string text = run_script(words, [&] {
-    std::error_code error;
-    if (quiet || !terminal.is_terminal || ++ticks % 5 != 0 || !fs::exists(partial, error)) return;
+    if (quiet || !terminal.is_terminal || ++ticks % 5 != 0 || !is_there(partial)) return;
     tell_moving(fmt::format("{}/{} compiled", std::distance(fs::directory_iterator(partial), {}), run.kernels));
   });
   if (terminal.is_terminal && !quiet) tell_moving("");

@@ -123,10 +123,10 @@ Judged judge(const std::string& file, const Catalog& catalog) {
 // Of a folder: the manifest of a pack or of exported kernels, whose reader checks the files beside it, else all JSON.
 std::vector<std::string> files_of(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return {path};
+  if (!is_folder(path)) return {path};
   std::vector<std::string> files;
   for (const char* manifest : {"pack.json", "manifest.json"})
-    if (fs::exists(fs::path(path) / manifest, ignored)) files.push_back(fs::path(path) / manifest);
+    if (is_there(fs::path(path) / manifest)) files.push_back(fs::path(path) / manifest);
   if (!files.empty()) return files;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored))
     if (entry.path().extension() == ".json" || entry.path().extension() == ".jsonl") files.push_back(entry.path());

@@ -59,8 +59,8 @@ bool holds(const std::string& text, const Content& content) {
 
 void require_replaceable(const OutputFile& output) {
   std::error_code error;
-  if (output.content.name.empty() || !fs::is_regular_file(output.path, error) ||
-      fs::file_size(output.path, error) == 0 || holds(text_to_judge(output), output.content))
+  if (output.content.name.empty() || !is_file(output.path) || fs::file_size(output.path, error) == 0 ||
+      holds(text_to_judge(output), output.content))
     return;
   throw request_error(fmt::format("{}: {} exists and is not a {}: moetune does not replace it", output.option,
                                   output.path.string(), output.content.name),
@@ -81,19 +81,15 @@ void require_place(const OutputFile& output, bool dry) {
     throw request_error(fmt::format("{}: '-' is not the name of a file", output.option),
                         "for standard output see --format; for a file of this name write ./-");
   require_writable(output.path, dry);
-  std::error_code error;
-  const bool regular = fs::is_regular_file(output.path, error);
-  if (!fs::exists(output.path, error) || (output.content == content::journal && !regular)) return;
+  const bool regular = is_file(output.path);
+  if (!is_there(output.path) || (output.content == content::journal && !regular)) return;
   if (!regular || is_descriptor(output.path))
     throw request_error(
         fmt::format("{}: expected the name of a regular file, found a device or a pipe", output.path.string()),
         "for standard output leave this option out and use --format");
 }
 
-bool is_device(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error) && !fs::is_regular_file(path, error);
-}
+bool is_device(const fs::path& path) { return is_there(path) && !is_file(path); }
 
 void require_distinct(const Files& files) {
   const auto require = [](const OutputFile& output, const std::string& option, const fs::path& path) {
@@ -179,8 +175,7 @@ void require_outputs(const Files& files, bool dry) {
 }
 
 bool begins_as(const fs::path& path, const Content& content) {
-  std::error_code error;
-  return fs::is_regular_file(path, error) && holds(first_line(path), content);
+  return is_file(path) && holds(first_line(path), content);
 }
 
 bool is_journal(const fs::path& path) { return begins_as(path, content::journal); }

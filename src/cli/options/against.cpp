@@ -21,11 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
 WorkerOptions worker_of(const std::string& path, DeviceOptions device) {
   if (holds_packs(path)) {
     device.packs = {path};
@@ -141,9 +136,8 @@ std::string only_in(const Catalog& catalog, const std::string& name, const Catal
 }
 
 void require_other(const std::string& path) {
-  std::error_code error;
-  const bool exists = fs::exists(path, error);
-  if (!exists || (!is_folder(path) && (!fs::is_regular_file(path, error) || ::access(path.c_str(), X_OK) != 0)))
+  const bool exists = is_there(path);
+  if (!exists || (!is_folder(path) && (!is_file(path) || ::access(path.c_str(), X_OK) != 0)))
     throw request_error(fmt::format("--against: {}{}", path, exists ? " cannot be run" : ": no such file or folder"),
                         "name another moetune binary, or a folder of kernels");
 }

@@ -130,7 +130,7 @@ void declare_regime(OptionSet& set, std::string& value, const std::string& help)
 
 WorkerOptions worker_options(const DeviceOptions& options) {
   std::error_code error;
-  if (!options.kernels.empty() && !std::filesystem::is_directory(options.kernels, error))
+  if (!options.kernels.empty() && !is_folder(options.kernels))
     throw request_error(fmt::format("--kernels: {} is not a folder", options.kernels));
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) throw machine_error("cannot find this program's own file: /proc is not mounted");

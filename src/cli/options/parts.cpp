@@ -112,8 +112,7 @@ std::vector<Cell> cells_of(const Shard& shard, const std::vector<Cell>& cells) {
 }
 
 std::filesystem::path shard_file(const Shard& shard, const std::filesystem::path& path) {
-  std::error_code error;
-  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) return path;
+  if (is_there(path) && !is_file(path)) return path;
   const std::string name =
       fmt::format("{}.{}-of-{}{}", path.stem().string(), shard.index, shard.count, path.extension().string());
   return path.parent_path() / name;
@@ -123,8 +122,7 @@ std::string text(const Shard& shard) { return fmt::format("{}/{}", shard.index, 
 
 std::vector<Cell> append_to(Whole& whole, const std::string& file, const Catalog& catalog, Backend& backend,
                             Regime regime, const std::function<void(const std::string&)>& say) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) {
+  if (!is_there(file)) {
     say(fmt::format("{} does not exist: --append begins a new table", file));
     return whole.asked;
   }

@@ -5,6 +5,7 @@
 
 #include "base/embedded.h"
 #include "base/error.h"
+#include "base/system/file.h"
 
 namespace moetune {
 namespace {
@@ -52,8 +53,7 @@ std::filesystem::path suite_file(const std::string& name_or_file) {
 std::vector<SuitePart> read_suite(const std::string& name_or_file) {
   const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
   if (const auto text = embedded_file(path)) return suite_from_json(JsonAt(parse_json(*text, path), path));
-  std::error_code ignored;
-  if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored))
+  if (name_or_file.ends_with(".json") || is_there(name_or_file))
     return suite_from_json(JsonAt(read_json(name_or_file), name_or_file));
   throw unknown_word("suite", name_or_file, embedded_names(kFolder));
 }

@@ -162,9 +162,8 @@ ServingRows read_serving(const std::filesystem::path& path) {
 
 ServingRows base_rows(const std::vector<std::filesystem::path>& bases, const std::string& name) {
   for (const std::filesystem::path& base : bases) {
-    std::error_code ignored;
-    const auto file = std::filesystem::is_directory(base, ignored) ? base / name : base;
-    if (file.filename() == name && std::filesystem::exists(file, ignored)) return read_serving(file);
+    const auto file = is_folder(base) ? base / name : base;
+    if (file.filename() == name && is_there(file)) return read_serving(file);
   }
   return {};
 }

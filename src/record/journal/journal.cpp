@@ -204,10 +204,9 @@ JournalHeader journal_header_from_json(const JsonAt& json) {
 
 void each_line(const fs::path& path, const std::function<void(const JsonAt& json, const std::string& line)>& visit) {
   std::error_code ignored;
-  if (!fs::exists(path, ignored))
+  if (!is_there(path))
     throw request_error(fmt::format("{}: there is no such journal", path.string()), std::string(kAfresh));
-  if (!fs::is_regular_file(path, ignored))
-    throw request_error(fmt::format("{}: a journal must be a regular file", path.string()));
+  if (!is_file(path)) throw request_error(fmt::format("{}: a journal must be a regular file", path.string()));
   if (fs::file_size(path, ignored) > kMaxBytes)
     throw request_error(fmt::format("{}: far too long for a journal", path.string()));
   std::ifstream file(path, std::ios::binary);

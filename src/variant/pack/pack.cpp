@@ -62,8 +62,7 @@ std::vector<Pack> exported_packs(const std::filesystem::path& folder, std::vecto
 }
 
 bool has_manifest(const std::filesystem::path& folder) {
-  std::error_code error;
-  return std::filesystem::exists(folder / kManifest, error) || std::filesystem::exists(folder / kExport, error);
+  return is_there(folder / kManifest) || is_there(folder / kExport);
 }
 
 // The folder, or its subfolders, in the order of their names.
@@ -84,8 +83,7 @@ bool holds_packs(const std::filesystem::path& folder) { return !pack_folders(fol
 std::vector<Pack> load_packs(const std::filesystem::path& folder, std::vector<std::string>& left_out) {
   std::vector<Pack> packs;
   for (const std::filesystem::path& one : pack_folders(folder)) {
-    std::error_code error;
-    if (std::filesystem::exists(one / kManifest, error))
+    if (is_there(one / kManifest))
       packs.push_back(load_pack(one));
     else
       std::ranges::move(exported_packs(one, left_out), std::back_inserter(packs));
@@ -99,8 +97,7 @@ std::vector<Pack> load_packs(const std::filesystem::path& folder, std::vector<st
 }
 
 Pack load_pack(const std::filesystem::path& folder) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error))
+  if (!is_folder(folder))
     throw request_error(fmt::format("--pack: {} is not a folder", folder.string()),
                         "name a folder that contains a pack.json");
   const std::filesystem::path path = folder / kManifest;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -13,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/system/file.h"
 #include "base/text/units.h"
 
 namespace moetune {
@@ -206,11 +206,10 @@ SearchSpace load_space(const std::string& name_or_file, const Catalog& catalog) 
   if (name_or_file == kAllVariants) return whole_space(catalog);
   const std::string path = fmt::format("{}{}.json", kFolder, name_or_file);
   Json json;
-  std::error_code ignored;
   const auto text = embedded_file(path);
   if (text) {
     json = parse_json(*text, path);
-  } else if (name_or_file.ends_with(".json") || std::filesystem::exists(name_or_file, ignored)) {
+  } else if (name_or_file.ends_with(".json") || is_there(name_or_file)) {
     json = read_json(name_or_file);
   } else {
     std::vector<std::string> names = embedded_names(kFolder);

@@ -2,10 +2,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <filesystem>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/system/file.h"
 #include "base/text/text.h"
 #include "base/text/units.h"
 #include "workload/routing/routing.h"
@@ -80,9 +79,8 @@ RoutingSpec parse_trace(std::string_view text) {
   if (!is_printable(spec.file))
     throw request_error(fmt::format("routing '{}': the name has characters that cannot be printed", text),
                         "rename the file or the layer: its name becomes a part of the cell's name");
-  std::error_code ignored;
   const size_t hash = spec.file.rfind('#');
-  if (hash != std::string::npos && !std::filesystem::is_regular_file(spec.file, ignored)) {
+  if (hash != std::string::npos && !is_file(spec.file)) {
     const std::string whole = spec.file;
     spec.layer = whole.substr(hash + 1);
     spec.file.resize(hash);

@@ -78,9 +78,8 @@ Routing with_shared(const Routing& routed, int64_t shared) {
 Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
   const std::string where = path.string();
   const fs::path extension = path.extension();
-  std::error_code ignored;
   // A folder of that name, for instance a model's, is not a recording.
-  if (!fs::exists(path, ignored) || fs::is_directory(path, ignored)) {
+  if (!is_there(path) || is_folder(path)) {
     const std::string built_in = fmt::format("{}{}{}", kRecordings, where, kJson);
     if (const auto text = embedded_file(built_in)) return read_json_text(*text, built_in, experts, top_k);
     // A word without folder and extension is taken for the name of a built-in recording.
@@ -97,8 +96,7 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
 
 fs::path trace_file(const RoutingSpec& spec) {
   const fs::path named = spec.file, beside = spec.folder / named;
-  std::error_code ignored;
-  return !fs::exists(named, ignored) && fs::exists(beside, ignored) ? beside : named;
+  return !is_there(named) && is_there(beside) ? beside : named;
 }
 
 const TraceLayer& find_layer(const Trace& trace, const std::string& name, const fs::path& path) {

@@ -101,9 +101,8 @@ KernelSources kernel_sources(const std::string& folder) {
       if (file.path.starts_with(kFolder)) sources.emplace(file.path.substr(kFolder.size()), file.text);
     return sources;
   }
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) throw request_error(fmt::format("{}: no such folder of kernels", folder));
-  if (!fs::exists(fs::path(folder) / "args.h", ignored))
+  if (!is_folder(folder)) throw request_error(fmt::format("{}: no such folder of kernels", folder));
+  if (!is_there(fs::path(folder) / "args.h"))
     throw request_error(fmt::format("{}: args.h is missing", folder),
                         "--kernels takes a folder like kernels/ of the sources");
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
