@@ -112,10 +112,13 @@ Sizes any_sizes() {
 void require_operands(const JsonAt& operands, LaunchNames& names) {
   each(operands, [&](const JsonAt& operand) {
     add_name(operand["name"], names);
-    const auto require = [&](const JsonAt& formula) { evaluate(formula, names.sizes); };
-    each(operand["shape"], require);
+    each(operand["shape"], [&](const JsonAt& side) { evaluate(side, names.sizes); });
     if (!operand.has("strides")) return;
-    each(operand["strides"], require);
+    each(operand["strides"], [](const JsonAt& stride) {
+      if (!contains(kScaleStrides, stride.string()))
+        stride.fail(fmt::format("'{}' is not a distance of scales", stride.string()),
+                    fmt::format("these are {}; others lie row by row", fmt::join(kScaleStrides, ", ")));
+    });
     if (operand["strides"].size() != operand["shape"].size()) operand["strides"].fail("expected one for each side");
   });
 }

@@ -32,7 +32,7 @@ inline constexpr const char* kScaleStrides[] = {"x_scale_row", "x_scale_step", "
 /// Every name that formulas of moetune.kernels/1 may use, with a value to try them that divides none by zero.
 Sizes any_sizes();
 
-/// The operands and buffers of a kernel, whose names are added to `names`.
+/// The operands and buffers of a kernel, whose names are added to `names`. Strides are of kScaleStrides.
 void require_operands(const JsonAt& operands, LaunchNames& names);
 void require_buffers(const JsonAt& buffers, LaunchNames& names);
 

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
 #include <set>
 
 #include "base/system/file.h"
@@ -14,18 +12,10 @@
 namespace moetune {
 namespace {
 
-void require_stride(const JsonAt& stride) {
-  if (!contains(kScaleStrides, stride.string()))
-    stride.fail(fmt::format("'{}' is not a stride that callers hand over", stride.string()));
-}
-
 void require_kernel(const JsonAt& kernel, const JsonAt& files) {
   LaunchNames names{.sizes = any_sizes(), .pointers = {}};
   for (const char* rows : {"x_rows", "w_rows", "y_rows"}) evaluate(kernel["sizes"][rows], names.sizes);
   require_operands(kernel["operands"], names);
-  each(kernel["operands"], [](const JsonAt& operand) {
-    if (operand.has("strides")) each(operand["strides"], require_stride);
-  });
   require_buffers(kernel["buffers"], names);
   const JsonAt launches = kernel["launches"];
   if (launches[size_t{0}].has("fill")) launches.fail("expected a kernel first");

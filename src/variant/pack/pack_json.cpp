@@ -173,13 +173,6 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
       const bool result = found->first == "dw";  // whose dtype is the fusion's
       if (!result && operand["dtype"].string() != found->second)
         operand["dtype"].fail(fmt::format("the dtype of '{}' must be {}", found->first, found->second));
-      if (!operand.has("strides")) return;
-      each(operand["strides"], [&](const JsonAt& stride) {
-        if (!contains(kScaleStrides, stride.string()))
-          stride.fail(
-              fmt::format("'{}' is not a distance of scales", stride.string()),
-              fmt::format("these are {}; moetune hands scales over row by row", fmt::join(kScaleStrides, ", ")));
-      });
     });
   }
 }
