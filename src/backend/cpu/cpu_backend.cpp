@@ -125,27 +125,21 @@ class CpuBackend : public Backend {
     const Loaded& loaded = require_runnable(contender);
     const OperandSet& set = loaded.sets[0];
     run_anew(contender, set, loaded.topk_weights);
-    const auto copy = [](const Output& output) {
+    const auto results = results_of(loaded.product);
+    const std::vector<std::vector<std::byte>> first = mapped(results, [&](const auto& result) {
+      const Output& output = set.*result.second;
       return std::vector<std::byte>(output.data(), output.data() + output.bytes());
-    };
-    const std::vector<std::byte> first_d = copy(set.d), first_dweights = copy(set.dweights),
-                                 first_second = copy(set.second), first_scales = copy(set.d_scales);
+    });
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     Repetition repetition;
     do {
       run_anew(contender, set, loaded.topk_weights);
       ++repetition.launches;
-      const std::optional<int64_t> in_d = first_difference(set.d, first_d);
-      const std::optional<int64_t> in_second = first_difference(set.second, first_second);
-      const std::optional<int64_t> in_dweights = first_difference(set.dweights, first_dweights);
-      const std::optional<int64_t> in_scales = first_difference(set.d_scales, first_scales);
-      if ((in_d || in_second || in_dweights || in_scales) && repetition.different++ == 0)
-        repetition.reason = fmt::format("launch {} differs from the first, at byte {} of {}", repetition.launches,
-                                        in_d.value_or(in_second.value_or(in_scales.value_or(in_dweights.value_or(0)))),
-                                        name(in_d        ? loaded.product.d.matrix
-                                             : in_second ? second_result(loaded.product)->matrix
-                                             : in_scales ? LayerMatrix::y_scales
-                                                         : LayerMatrix::dweights));
+      const int64_t before = repetition.different;
+      for (size_t i = 0; i < results.size() && repetition.different == before; ++i)
+        if (const auto at = first_difference(set.*results[i].second, first[i]); at && repetition.different++ == 0)
+          repetition.reason = fmt::format("launch {} differs from the first, at byte {} of {}", repetition.launches,
+                                          *at, name(results[i].first.matrix));
     } while (std::chrono::steady_clock::now() < end);
     return repetition;
   }

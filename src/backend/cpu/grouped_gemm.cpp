@@ -138,7 +138,7 @@ void store(const Product& product, const Matrices& matrices, int64_t expert, int
     float before[kPiece];
     for (int64_t first = 0; first < count; first += kPiece) {
       const int64_t here = std::min(kPiece, count - first);
-      input_d(product, matrices).unpack(expert, row, column + first, here, before);
+      Input{product, product.d, matrices.d}.unpack(expert, row, column + first, here, before);
       for (int64_t c = 0; c < here; ++c) sums[first + c] += before[c];
     }
   }
@@ -190,7 +190,7 @@ void multiply_by_x(const Product& product, const Matrices& matrices, float* sums
     double total = 0;
     for (int64_t column = 0; column < product.n; column += kPiece) {
       const int64_t count = std::min(kPiece, product.n - column);
-      input_x(product, matrices).unpack(place.expert, place.row, column, count, x);
+      Input{product, product.weight_gradient->x, matrices.x}.unpack(place.expert, place.row, column, count, x);
       for (int64_t c = 0; c < count; ++c) total += static_cast<double>(row[column + c]) * static_cast<double>(x[c]);
     }
     matrices.dweights[product.gather_indices[static_cast<size_t>(i)]] = static_cast<float>(total);
@@ -207,7 +207,7 @@ void multiply_by_slopes(const Product& product, const Matrices& matrices, const 
   pool.for_each(threads, routed_rows(product), [&](int, int64_t i) {
     const Place place = place_of(product, product.d, i);
     std::vector<float> h(static_cast<size_t>(2 * n)), dh(h.size()), x(static_cast<size_t>(n));
-    input_h(product, matrices).unpack(place.expert, place.row, 0, 2 * n, h.data());
+    Input{product, product.gate_gradient->h, matrices.h}.unpack(place.expert, place.row, 0, 2 * n, h.data());
     const float weight =
         weights_result(product) ? weight_of_row(product, matrices.topk_weights, place.expert, place.row) : 1;
     double total = 0;

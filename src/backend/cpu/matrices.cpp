@@ -92,24 +92,12 @@ Input input_b(const Product& product, const Matrices& matrices) {
           .scales = has_scales(product.b.type) ? matrices.b_scales : nullptr};
 }
 
-Input input_x(const Product& product, const Matrices& matrices) {
-  return {.product = product, .operand = product.weight_gradient->x, .data = matrices.x};
-}
-
-Input input_h(const Product& product, const Matrices& matrices) {
-  return {.product = product, .operand = product.gate_gradient->h, .data = matrices.h};
-}
-
 std::vector<float> bias_of(const Product& product, const Matrices& matrices, int64_t expert) {
   std::vector<float> values(static_cast<size_t>(product.n));
   const Operand& bias = *product.bias;
   to_floats(bias.type.dtype, static_cast<const std::byte*>(matrices.bias) + expert * row_bytes(bias), product.n,
             values.data());
   return values;
-}
-
-Input input_d(const Product& product, const Matrices& matrices) {
-  return {.product = product, .operand = product.d, .data = matrices.d};
 }
 
 float weight_of_row(const Product& product, const float* topk_weights, int64_t expert, int64_t row) {

@@ -73,8 +73,6 @@ Buffer make_scales(const Product& product, const Operand& operand, Values values
   return scales;
 }
 
-Output make_output(const Operand& result) { return {result.rows, result.columns, result.type.dtype}; }
-
 /// Bytes of an input that have pages behind them.
 int64_t used_bytes(const Product& product, const Operand& operand) {
   int64_t rows = 0;
@@ -82,11 +80,17 @@ int64_t used_bytes(const Product& product, const Operand& operand) {
   return rows * row_bytes(operand) + scale_count(product, operand) * static_cast<int64_t>(sizeof(float));
 }
 
-int64_t output_bytes(const Operand& result) { return result.rows * row_bytes(result) + 2 * Output::kGuardBytes; }
-
 std::string bytes_text(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
 }  // namespace
+
+std::vector<std::pair<Operand, Output OperandSet::*>> results_of(const Product& product) {
+  std::vector<std::pair<Operand, Output OperandSet::*>> results = {{product.d, &OperandSet::d}};
+  if (quantises(product)) results.emplace_back(scales_of_result(product), &OperandSet::d_scales);
+  if (const Operand* second = second_result(product)) results.emplace_back(*second, &OperandSet::second);
+  if (const auto& gradient = product.weight_gradient) results.emplace_back(gradient->dweights, &OperandSet::dweights);
+  return results;
+}
 
 OperandSet make_set(const Product& product, Values values, ThreadPool& pool, const OperandSet* source) {
   const auto input = [&](const Operand& operand, Buffer OperandSet::*which) {
@@ -94,27 +98,22 @@ OperandSet make_set(const Product& product, Values values, ThreadPool& pool, con
   };
   OperandSet set{.a = input(product.a, &OperandSet::a),
                  .b = input(product.b, &OperandSet::b),
-                 .d = make_output(product.d),
                  .values = values,
                  .a_scales = make_scales(product, product.a, values),
                  .b_scales = make_scales(product, product.b, values)};
-  if (quantises(product)) set.d_scales = make_output(scales_of_result(product));
   if (product.bias) set.bias = input(*product.bias, &OperandSet::bias);
-  if (product.gate_gradient) set.h = input(product.gate_gradient->h, &OperandSet::h);
-  if (const Operand* second = second_result(product)) set.second = make_output(*second);
-  if (product.weight_gradient) {
-    if (!product.gate_gradient) set.x = input(product.weight_gradient->x, &OperandSet::x);
-    set.dweights = make_output(product.weight_gradient->dweights);
-  }
+  if (product.gate_gradient)
+    set.h = input(product.gate_gradient->h, &OperandSet::h);
+  else if (product.weight_gradient)
+    set.x = input(product.weight_gradient->x, &OperandSet::x);
+  for (const auto& [result, output] : results_of(product))
+    set.*output = Output(result.rows, result.columns, result.type.dtype);
   reset_output(product, set, pool);
   return set;
 }
 
 void reset_output(const Product& product, const OperandSet& set, ThreadPool& pool) {
-  set.d.reset(pool);
-  if (product.weight_gradient) set.dweights.reset(pool);
-  if (quantises(product)) set.d_scales.reset(pool);
-  if (second_result(product)) set.second.reset(pool);
+  for (const auto& [result, output] : results_of(product)) (set.*output).reset(pool);
   if (product.accumulates)
     for_pieces(pool, 0, product.d.rows * product.d.columns,
                [&](int64_t first, int64_t count) { fill(product, product.d, set.values, first, count, set.d.data()); });
@@ -122,22 +121,17 @@ void reset_output(const Product& product, const OperandSet& set, ThreadPool& poo
 
 MemoryPlan plan_memory(const Product& product, const DeviceInfo& device, int64_t available) {
   MemoryPlan plan;
-  plan.set_bytes = used_bytes(product, product.a) + used_bytes(product, product.b) + output_bytes(product.d);
-  plan.reference_bytes = result_rows(product, product.d) * (row_bytes(product.d) + 4 * product.d.columns);
+  plan.set_bytes = used_bytes(product, product.a) + used_bytes(product, product.b);
+  for (const auto& [result, output] : results_of(product)) {
+    plan.set_bytes += result.rows * row_bytes(result) + 2 * Output::kGuardBytes;
+    plan.reference_bytes += result_rows(product, result) * (row_bytes(result) + kFloat * result.columns);
+  }
   if (sums_slots(product)) plan.reference_bytes += kDouble * product.d.rows * product.d.columns;  // while they are made
   if (product.bias) plan.set_bytes += used_bytes(product, *product.bias);
-  if (quantises(product)) plan.set_bytes += output_bytes(scales_of_result(product));
   if (takes_another_pass(product) || is_finished(product))
     plan.partial_bytes = kFloat * routed_rows(product) * product.n;
   if (const auto& gate = product.gate_gradient) plan.set_bytes += used_bytes(product, gate->h);
-  if (const Operand* second = second_result(product)) {
-    plan.set_bytes += output_bytes(*second);
-    plan.reference_bytes += result_rows(product, *second) * (row_bytes(*second) + 4 * second->columns);
-  }
-  if (const auto& gradient = product.weight_gradient) {
-    plan.set_bytes += used_bytes(product, gradient->x) + output_bytes(gradient->dweights);
-    plan.reference_bytes += 2 * gradient->dweights.rows * kFloat;
-  }
+  if (const auto& gradient = product.weight_gradient) plan.set_bytes += used_bytes(product, gradient->x);
   const double touched = std::max(1.0, bytes(product));
   const double cold = static_cast<double>(kColdFactor * device.cache_bytes);
   const int fewest = touched >= cold ? 1 : 2;

@@ -49,14 +49,8 @@ struct Input {
 };
 Input input_a(const Product& product, const Matrices& matrices);
 Input input_b(const Product& product, const Matrices& matrices);
-/// The X of the weights' gradient.
-Input input_x(const Product& product, const Matrices& matrices);
 /// The bias of an expert's columns.
 std::vector<float> bias_of(const Product& product, const Matrices& matrices, int64_t expert);
-/// The H of the gradient of gates.
-Input input_h(const Product& product, const Matrices& matrices);
-/// What is in D before a launch that accumulates.
-Input input_d(const Product& product, const Matrices& matrices);
 
 /// Top-k weight of row `row` of an expert.
 float weight_of_row(const Product& product, const float* topk_weights, int64_t expert, int64_t row);
@@ -66,7 +60,7 @@ float weight_of_row(const Product& product, const float* topk_weights, int64_t e
 struct OperandSet {
   Buffer a;
   Buffer b;
-  Output d;
+  Output d = {};
   Values values = Values::random;
   Buffer a_scales;  // without scales: empty
   Buffer b_scales;
@@ -77,6 +71,9 @@ struct OperandSet {
   Output dweights = {};  // without the weights' gradient: empty
   Output d_scales = {};  // where D is not quantised: empty
 };
+/// All that a launch writes, D first.
+std::vector<std::pair<Operand, Output OperandSet::*>> results_of(const Product& product);
+
 /// Inputs are copied from `source`, where there is one.
 OperandSet make_set(const Product& product, Values values, ThreadPool& pool, const OperandSet* source = nullptr);
 

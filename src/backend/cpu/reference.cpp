@@ -106,7 +106,7 @@ struct Joint {
 };
 std::vector<Joint> joints_of(const Product& product, const Matrices& matrices, int64_t expert, int64_t row) {
   std::vector<float> h(static_cast<size_t>(2 * product.n));
-  input_h(product, matrices).unpack(expert, row, 0, 2 * product.n, h.data());
+  Input{product, product.gate_gradient->h, matrices.h}.unpack(expert, row, 0, 2 * product.n, h.data());
   std::vector<Joint> joints;
   for (int64_t column = 0; column < product.n; ++column) {
     const JoinedColumns at = pair_at(product.interleaved, product.n, column);
@@ -155,7 +155,7 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
       from_floats(dtype, x.data(), product.n, result.second.data() + in_order * product.n * size_bytes(dtype));
       for (float& one : x) one = round_to(gate->x.type.dtype, one);
     } else if (product.weight_gradient) {
-      input_x(product, matrices).unpack(expert, row, 0, product.n, x.data());
+      Input{product, product.weight_gradient->x, matrices.x}.unpack(expert, row, 0, product.n, x.data());
     }
     if (product.weight_gradient) {
       const Dot one = dot(x, sums);
@@ -168,7 +168,7 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
       return;
     }
     std::vector<float> values(static_cast<size_t>(n));
-    if (product.accumulates) input_d(product, matrices).unpack(expert, row, 0, n, values.data());
+    if (product.accumulates) Input{product, product.d, matrices.d}.unpack(expert, row, 0, n, values.data());
     const float weight = result_weight(product, matrices, expert, row);
     const std::vector<float> bias = product.bias ? bias_of(product, matrices, expert) : std::vector<float>();
     const auto sum = [&](int64_t column) {
