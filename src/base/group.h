@@ -28,6 +28,14 @@ void add_once(std::vector<Item>& items, const Item& item) {
   if (!contains(items, item)) items.push_back(item);
 }
 
+/// What a map has for a key; an empty value without it.
+template <typename Map, typename Key>
+const typename Map::mapped_type& value_in(const Map& map, const Key& key) {
+  static const typename Map::mapped_type none{};
+  const auto found = map.find(key);
+  return found == map.end() ? none : found->second;
+}
+
 /// The items must outlive it.
 template <typename Item>
 std::vector<const Item*> pointers_to(const std::vector<Item>& items) {

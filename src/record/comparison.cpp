@@ -107,11 +107,6 @@ Peers peers_from_json(const JsonAt& json) {
   return peers;
 }
 
-std::span<const PeerTime> Peers::of(const std::string& cell) const {
-  const auto found = times.find(cell);
-  return found == times.end() ? std::span<const PeerTime>() : found->second;
-}
-
 Peers read_peers(const std::string& file) {
   const Json json = read_json(file);
   return peers_from_json(JsonAt(json, file));

@@ -145,21 +145,15 @@ Figure ratio_figure(const ReportInput& input, const Entries& entries, const std:
   return {caption, svg(chart)};
 }
 
-const std::vector<Trial>* recorded_trials(const ReportInput& input, const Cell& cell) {
-  if (!input.journal) return nullptr;
-  const auto found = input.journal->trials.find(id(cell));
-  return found == input.journal->trials.end() || found->second.empty() ? nullptr : &found->second;
+std::span<const Trial> recorded_trials(const ReportInput& input, const Cell& cell) {
+  return input.journal ? std::span(value_in(input.journal->trials, id(cell))) : std::span<const Trial>();
 }
 
 std::vector<const Trial*> timed_trials(const ReportInput& input, const Cell& cell) {
-  std::vector<const Trial*> trials;
-  const std::vector<Trial>* recorded = recorded_trials(input, cell);
-  if (!recorded) return trials;
   std::map<Candidate, const Trial*> last;
-  for (const Trial& trial : *recorded)
+  for (const Trial& trial : recorded_trials(input, cell))
     if (trial.status == Status::ok && trial.measurement.time.value > 0) last[trial.candidate] = &trial;
-  for (const auto& [candidate, trial] : last) trials.push_back(trial);
-  return trials;
+  return mapped(last, [](const auto& one) { return one.second; });
 }
 
 std::string loss_text(double loss) {

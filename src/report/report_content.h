@@ -2,6 +2,7 @@
 // plain. Charts are SVG that stands inside an HTML page, whose style sheet gives the colours.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -117,8 +118,8 @@ std::string range_text(const std::vector<double>& ratios);
 Figure ratio_figure(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names,
                     const std::string& caption);
 
-/// All trials of the journal in a cell, in order; null without any.
-const std::vector<Trial>* recorded_trials(const ReportInput& input, const Cell& cell);
+/// All trials of the journal in a cell, in order.
+std::span<const Trial> recorded_trials(const ReportInput& input, const Cell& cell);
 
 /// The last trial of each candidate of a cell that was timed; empty without a journal.
 std::vector<const Trial*> timed_trials(const ReportInput& input, const Cell& cell);

@@ -22,15 +22,12 @@ struct Count {
 
 ReportPart faults(const ReportInput& input) {
   std::map<std::pair<std::string, std::string>, Count> found;
-  for (const Entry& entry : input.table->entries) {
-    const std::vector<Trial>* trials = recorded_trials(input, entry.cell);
-    if (!trials) continue;
-    for (const Trial& trial : *trials) {
+  for (const Entry& entry : input.table->entries)
+    for (const Trial& trial : recorded_trials(input, entry.cell)) {
       if (trial.status == Status::ok) continue;
       Count& count = found[{std::string(name(trial.status)), trial.reason}];
       ++count.times, count.places.insert(id(entry.cell)), count.example = text(trial.candidate);
     }
-  }
   ReportPart part{.heading = "Candidates that failed",
                   .grid = {{{"status"}, {"reason"}, {"trials", true}, {"cells", true}, {"example"}}, {}}};
   std::vector<std::pair<std::pair<std::string, std::string>, Count>> sorted(found.begin(), found.end());
@@ -70,7 +67,7 @@ ReportPart counts(const ReportInput& input) {
 }
 
 // The best time after each trial, over the best of all; 0 before the first that was timed.
-std::vector<double> best_so_far(const std::vector<Trial>& trials) {
+std::vector<double> best_so_far(std::span<const Trial> trials) {
   std::vector<double> best;
   for (const Trial& trial : trials) {
     const bool timed = trial.status == Status::ok && trial.measurement.time.value > 0;
@@ -92,7 +89,7 @@ size_t trials_until(const std::vector<double>& best, double within) {
 }
 
 // A step where a trial is faster than all before, with its candidate.
-Figure progress(const Cell& cell, const std::vector<Trial>& trials, const std::vector<double>& best) {
+Figure progress(const Cell& cell, std::span<const Trial> trials, const std::vector<double>& best) {
   Series steps{.style = 0, .markers = false, .points = {}}, found{.style = 0, .line = false, .points = {}};
   for (size_t i = 0; i < best.size(); ++i) {
     const bool faster = best[i] > 0 && (i == 0 || best[i] != best[i - 1]), last = i + 1 == best.size();
@@ -131,20 +128,19 @@ ReportSection search_section(const ReportInput& input) {
                                  "trials took>|final took>")};
   if (!input.journal) return {"Search", {{.paragraphs = {no_journal()}}}};
   for (const Entry& entry : input.table->entries) {
-    const std::vector<Trial>* trials = recorded_trials(input, entry.cell);
-    if (!trials) continue;
-    const std::vector<double> best = best_so_far(*trials);
+    const std::span<const Trial> trials = recorded_trials(input, entry.cell);
+    if (trials.empty()) continue;
+    const std::vector<double> best = best_so_far(trials);
     double took = 0;
-    for (const Trial& trial : *trials) took += trial.took;
-    const auto final = input.journal->final_seconds.find(id(entry.cell));
-    std::vector<std::string> row = {id(entry.cell), std::to_string(trials->size()),
+    for (const Trial& trial : trials) took += trial.took;
+    const double final = value_in(input.journal->final_seconds, id(entry.cell));
+    std::vector<std::string> row = {id(entry.cell), std::to_string(trials.size()),
                                     std::to_string(timed_trials(input, entry.cell).size())};
     for (const double within : {0.05, 0.01, 0.0})
       row.push_back(trials_until(best, within) > 0 ? std::to_string(trials_until(best, within)) : "never");
-    row.push_back(took > 0 ? format_time(took) : "unknown");
-    row.push_back(final == input.journal->final_seconds.end() ? "unknown" : format_time(final->second));
+    for (const double seconds : {took, final}) row.push_back(seconds > 0 ? format_time(seconds) : "unknown");
     part.grid.rows.push_back(std::move(row));
-    part.figures.push_back(progress(entry.cell, *trials, best));
+    part.figures.push_back(progress(entry.cell, trials, best));
   }
   part.paragraphs.emplace_back(
       part.grid.rows.empty() ? "The journal has no trials of these cells."

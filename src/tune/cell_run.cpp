@@ -79,8 +79,7 @@ void take_over_trials(const Run& run, CellRun& state) {
   std::vector<Trial> trials;
   bool decided = false;
   in_turn(run, [&] {
-    const auto found = run.shared.before.trials.find(state.id);
-    if (found != run.shared.before.trials.end()) trials = found->second;
+    trials = value_in(run.shared.before.trials, state.id);
     decided = run.shared.before.final_seconds.contains(state.id);
   });
   for (; !decided && !trials.empty() && may_be_the_devices_fault(trials.back()); trials.pop_back())
@@ -120,10 +119,7 @@ void leave(const Run& run, const CellRun& state) {
 
 bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate) {
   const std::lock_guard lock(run.shared.mutex);
-  const auto cell = run.shared.before.unfinished.find(state.id);
-  if (cell == run.shared.before.unfinished.end()) return false;
-  const auto times = cell->second.find(text(candidate));
-  return times != cell->second.end() && times->second >= kEndsOfACulprit;
+  return value_in(value_in(run.shared.before.unfinished, state.id), text(candidate)) >= kEndsOfACulprit;
 }
 
 Trial try_compiled(Backend& backend, const Candidate& candidate, const CompileResult& compile,

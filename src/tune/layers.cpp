@@ -151,13 +151,10 @@ std::vector<Candidate> fastest_candidates(const Entry& entry, const JournalConte
   const auto add = [&](const Candidate& one) {
     if (fastest.size() < kTried && !contains(fastest, one)) fastest.push_back(one);
   };
-  if (const auto trials = journal.trials.find(id(entry.cell)); trials != journal.trials.end()) {
-    std::vector<const Trial*> right;
-    for (const Trial& trial : trials->second)
-      if (trial.status == Status::ok) right.push_back(&trial);
-    std::ranges::stable_sort(right, {}, [](const Trial* trial) { return trial->measurement.time.value; });
-    for (const Trial* trial : right) add(trial->candidate);
-  }
+  std::vector<const Trial*> right = pointers_to(value_in(journal.trials, id(entry.cell)));
+  std::erase_if(right, [](const Trial* trial) { return trial->status != Status::ok; });
+  std::ranges::stable_sort(right, {}, [](const Trial* trial) { return trial->measurement.time.value; });
+  for (const Trial* trial : right) add(trial->candidate);
   for (const Candidate& tie : entry.ties) add(tie);
   return fastest;
 }

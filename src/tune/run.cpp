@@ -31,8 +31,7 @@ void in_turn(const Run& run, const std::function<void()>& action) {
 
 size_t workers_of_device(const Run& run) {
   const std::lock_guard lock(run.shared.mutex);
-  const auto found = run.shared.workers.find(run.backend.device().id);
-  return found == run.shared.workers.end() ? 0 : found->second;
+  return value_in(run.shared.workers, run.backend.device().id);
 }
 
 void tell(const Run& run, const Event& event) {

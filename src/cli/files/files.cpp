@@ -120,8 +120,7 @@ std::string difference(const JournalContents& journal, const TunedTable& table) 
     return fmt::format("it is of the regime {}, the table of {}", name(journal.header.regime), name(table.regime));
   const auto in_journal = [&](const Entry& entry) { return contains(journal.header.cells, entry.cell); };
   const auto tried = [&](const Entry& entry) {
-    const auto trials = journal.trials.find(id(entry.cell));
-    return trials != journal.trials.end() && contains(trials->second, entry.candidate, &Trial::candidate);
+    return contains(value_in(journal.trials, id(entry.cell)), entry.candidate, &Trial::candidate);
   };
   if (std::ranges::none_of(table.entries, in_journal)) return "it has no cell of the table";
   const bool won = std::ranges::any_of(table.entries, [](const Entry& entry) { return entry.skipped.empty(); });
@@ -131,11 +130,9 @@ std::string difference(const JournalContents& journal, const TunedTable& table) 
 // The first cell of which the journal has fewer candidates than the table counts: it may be of another run.
 const Entry* first_short_of(const JournalContents& journal, const TunedTable& table) {
   for (const Entry& entry : table.entries) {
-    const auto trials = journal.trials.find(id(entry.cell));
-    if (trials == journal.trials.end()) continue;
     std::set<Candidate> candidates;
-    for (const Trial& trial : trials->second) candidates.insert(trial.candidate);
-    if (std::ssize(candidates) < entry.measured) return &entry;
+    for (const Trial& trial : value_in(journal.trials, id(entry.cell))) candidates.insert(trial.candidate);
+    if (!candidates.empty() && std::ssize(candidates) < entry.measured) return &entry;
   }
   return nullptr;
 }

@@ -85,12 +85,10 @@ std::map<Key, Timed> fastest(const JournalContents& journal, const Entry& entry,
   };
   const std::vector<Timed> finalists = of_final(entry);
   for (const Timed& finalist : finalists) add(*finalist.candidate, finalist.seconds);
-  const auto trials = journal.trials.find(id(entry.cell));
-  if (trials == journal.trials.end()) return best;
   const auto in_final = [&](const Candidate& candidate) {
     return std::ranges::any_of(finalists, [&](const Timed& one) { return *one.candidate == candidate; });
   };
-  for (const Trial& trial : trials->second)
+  for (const Trial& trial : value_in(journal.trials, id(entry.cell)))
     if (trial.status == Status::ok && !in_final(trial.candidate)) add(trial.candidate, trial.measurement.time.value);
   return best;
 }
@@ -138,11 +136,11 @@ std::vector<Candidate> serving_contenders(const Entries& entries, const JournalC
     std::map<Candidate, int> tried;
     int cells = 0;
     for (const Entry* entry : entries) {
-      const auto trials = journal.trials.find(id(entry->cell));
-      if (!contains(projections, entry->cell.shape.layer.projection) || trials == journal.trials.end()) continue;
+      const std::vector<Trial>& trials = value_in(journal.trials, id(entry->cell));
+      if (!contains(projections, entry->cell.shape.layer.projection) || trials.empty()) continue;
       ++cells;
       std::map<Candidate, double> times;
-      for (const Trial& trial : trials->second)
+      for (const Trial& trial : trials)
         if (trial.status == Status::ok) times[trial.candidate] = trial.measurement.time.value;
       double least = std::numeric_limits<double>::infinity();
       for (const auto& [candidate, seconds] : times) least = std::min(least, seconds);

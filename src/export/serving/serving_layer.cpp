@@ -209,9 +209,8 @@ ServingTimes::ServingTimes(const TunedTable& table, const ServingRequest& reques
     if (!entry.skipped.empty()) continue;
     add(entry.cell, entry.candidate, entry.measurement.time);
     for (const Rival& rival : entry.rivals) add(entry.cell, rival.candidate, rival.measurement.time);
-    const auto trials = journal ? journal->trials.find(id(entry.cell)) : decltype(journal->trials.end()){};
-    if (!journal || trials == journal->trials.end()) continue;
-    for (const Trial& trial : trials->second)
+    if (!journal) continue;
+    for (const Trial& trial : value_in(journal->trials, id(entry.cell)))
       if (trial.status == Status::ok) add(entry.cell, trial.candidate, trial.measurement.time);
   }
 }

@@ -98,11 +98,6 @@ Table read_table(std::string_view text, const std::string& where) {
   return table;
 }
 
-int64_t comment(const Table& table, const std::string& key) {
-  const auto found = table.comments.find(key);
-  return found == table.comments.end() ? 0 : found->second;
-}
-
 int64_t largest(const Table& table, int64_t Entry::*member) {
   int64_t most = 0;
   for (const auto& [layer, entries] : table.entries)
@@ -143,11 +138,11 @@ Trace trace_from_csv(std::string_view text, const std::string& where, int64_t ex
   const bool ids = table.has("slot");
   Trace trace;
   const int64_t seen = largest(table, &Entry::expert) + 1;
-  trace.experts = agreed(where, "experts", comment(table, "experts"), experts);
+  trace.experts = agreed(where, "experts", value_in(table.comments, "experts"), experts);
   if (trace.experts == 0) trace.experts = seen;
   require_known(where, seen, trace.experts);
-  trace.top_k = agreed(where, "top_k", comment(table, "top_k"), top_k);
-  int64_t tokens = comment(table, "tokens");
+  trace.top_k = agreed(where, "top_k", value_in(table.comments, "top_k"), top_k);
+  int64_t tokens = value_in(table.comments, "tokens");
   if (ids) {
     trace.top_k = agreed(where, "top_k", largest(table, &Entry::slot) + 1, trace.top_k);
     const int64_t last = largest(table, &Entry::token) + 1;
