@@ -39,7 +39,7 @@ Json to_json(const Contender& contender) {
 }
 
 Contender contender_from_json(const JsonAt& json, const Catalog& catalog) {
-  if (json.has("baseline")) return {.baseline = json["baseline"].string(), .candidate = {}};
+  if (json.has("baseline")) return {.baseline = json["baseline"].string()};
   Contender contender;
   if (json.has("down")) contender.down = candidate_from_json(json["down"], catalog);
   if (json.has("candidate") || !contender.down.variant)

@@ -29,8 +29,8 @@ struct OutOfMemory : std::runtime_error {
 /// What runs: a candidate, or a baseline by name ("cublas-loop"). On a loaded layer (load_layer) `candidate` runs up
 /// and `down` runs down after it, or one of them alone; a baseline runs both.
 struct Contender {
-  std::string baseline;  // empty for a candidate
-  Candidate candidate;
+  std::string baseline = {};  // empty for a candidate
+  Candidate candidate = {};
   Candidate down = {};
   bool operator==(const Contender&) const = default;
 };

@@ -15,7 +15,7 @@ constexpr int kTries = 2;  // a race need not show at once
 LayerParts parts_of(const Contender& contender) {
   if (!contender.baseline.empty()) return {contender, contender};
   const auto part = [](const Candidate& candidate) {
-    return candidate.variant ? std::optional(Contender{.baseline = "", .candidate = candidate}) : std::nullopt;
+    return candidate.variant ? std::optional(Contender{.candidate = candidate}) : std::nullopt;
   };
   return {part(contender.candidate), part(contender.down)};
 }
@@ -28,7 +28,7 @@ Verdict compare_chained(const Chain& chain) {
     return chain.result();
   };
   const std::vector<std::byte> expected = after({&chain.up, &chain.wait, &chain.down});
-  Verdict verdict{.ok = true, .reason = "", .elements = static_cast<int64_t>(expected.size())};
+  Verdict verdict{.ok = true, .elements = static_cast<int64_t>(expected.size())};
   if (after({&chain.down}) == expected && after({}) != expected)
     return {.ok = false, .reason = "down does not read what up writes", .elements = verdict.elements};
   for (int i = 0; i < kTries && verdict.ok; ++i) {

@@ -41,8 +41,8 @@ struct Node {
 };
 
 struct Fault {
-  std::string what, place;  // place: "entries[3].candidate", empty for the document itself
-  std::string word, kind;   // an unknown one of `known`
+  std::string what, place = {};      // place: "entries[3].candidate", empty for the document itself
+  std::string word = {}, kind = {};  // an unknown one of `known`
   std::vector<std::string> known = {};
   size_t depth = 0;
 };
@@ -164,7 +164,7 @@ double likeness(const Node& node, const Json& value) {
 bool holds(const Node& node, const Json& value, Fault* fault);
 
 bool failed(Fault* fault, std::string what) {
-  if (fault) *fault = {.what = std::move(what), .place = {}, .word = {}, .kind = {}};
+  if (fault) *fault = {.what = std::move(what)};
   return false;
 }
 

@@ -246,7 +246,7 @@ class Checking {
   }
 
   CheckResult result_of() {
-    CheckResult result{.findings = {}, .threshold = request_.threshold};
+    CheckResult result{.threshold = request_.threshold};
     if (request_.against) result.against = request_.against->name;
     for (size_t i = 0; i < screened_; ++i) result.findings.push_back(cases_[i].finding);
     result.mean = mean_of(result.findings, threshold_);

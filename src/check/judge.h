@@ -59,8 +59,8 @@ struct MeanFinding {
 };
 
 struct CheckResult {
-  std::vector<CellFinding> findings;     // in the table's order
-  std::optional<MeanFinding> mean = {};  // of two cells or more
+  std::vector<CellFinding> findings = {};  // in the table's order
+  std::optional<MeanFinding> mean = {};    // of two cells or more
   double threshold = 0.05;
   std::string against = {};  // the other program; empty: the table
   std::string fault = {};    // what ended the check before its last cell
@@ -203,8 +203,8 @@ std::string annotations(const CheckResult& result);
 
 struct UpdatedTable {
   TunedTable table;
-  std::vector<std::string> kept;             // "cell: why its times stay"
-  std::vector<std::string> dropped_choices;  // titles of layers whose robust choices were made from other times
+  std::vector<std::string> kept = {};             // "cell: why its times stay"
+  std::vector<std::string> dropped_choices = {};  // titles of layers whose robust choices were made from other times
 };
 
 /// The table with the winners' and rivals' times of `result`, for which every rival was measured; the winners stay.

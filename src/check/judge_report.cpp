@@ -227,8 +227,7 @@ Json benchmark_json(const CheckResult& result) {
 }
 
 HistoryRun history_run(const CheckResult& result, const CheckRun& run) {
-  HistoryRun line{
-      .date = run.timestamp, .commit = run.commit, .device = run.device, .regime = run.regime, .points = {}};
+  HistoryRun line{.date = run.timestamp, .commit = run.commit, .device = run.device, .regime = run.regime};
   for (const CellFinding& finding : result.findings)
     if (was_measured(finding))
       line.points.push_back({.name = finding_id(finding),

@@ -83,7 +83,7 @@ std::optional<Lineup> line_up(const Entry& entry, Backend& backend, bool all) {
   const std::vector<std::string> offered = backend.baselines();
   const Rival* control = find_control(entry, &offered);
   if (!control) return std::nullopt;
-  Lineup lineup{.entry = &entry, .runners = {{&backend, {.baseline = "", .candidate = entry.candidate}}}, .rivals = {}};
+  Lineup lineup{.entry = &entry, .runners = {{&backend, {.candidate = entry.candidate}}}};
   const auto first =
       std::ranges::find_if(entry.rivals, [&](const Rival& rival) { return offers(offered, rival.name); });
   for (auto rival = entry.rivals.begin(); rival != entry.rivals.end(); ++rival) {
@@ -101,8 +101,8 @@ std::optional<Lineup> line_up(const Entry& entry, Backend& backend, bool all) {
 }
 
 Lineup line_up_pair(const Entry& entry, Backend& here, const Against& there) {
-  const Contender winner = {.baseline = "", .candidate = entry.candidate};
-  Lineup lineup{.entry = &entry, .runners = {{&here, winner}}, .rivals = {}, .paired = true};
+  const Contender winner = {.candidate = entry.candidate};
+  Lineup lineup{.entry = &entry, .runners = {{&here, winner}}, .paired = true};
   std::vector<std::string> both = here.baselines();
   const std::vector<std::string> theirs = there.backend->baselines();
   std::erase_if(both, [&](const std::string& name) { return !offers(theirs, name); });
@@ -113,11 +113,10 @@ Lineup line_up_pair(const Entry& entry, Backend& here, const Against& there) {
   if (!both.empty()) {
     const Rival* control = find_control(entry, &both);
     const std::string witness = control && control->name != "default" ? control->name : both.front();
-    for (Backend* backend : {&here, there.backend}) add(*backend, witness, {.baseline = witness, .candidate = {}});
+    for (Backend* backend : {&here, there.backend}) add(*backend, witness, {.baseline = witness});
   }
   const auto other = there.winners.find(&entry);
-  add(*there.backend, there.name,
-      other == there.winners.end() ? winner : Contender{.baseline = "", .candidate = other->second});
+  add(*there.backend, there.name, other == there.winners.end() ? winner : Contender{.candidate = other->second});
   return lineup;
 }
 

@@ -59,7 +59,7 @@ CellFinding compare_peer(CellFinding finding, const std::string& cell, const Pee
 
 CheckResult check_peers(const Peers& before, const Peers& now, const Peers* again, const std::string& name,
                         double threshold) {
-  CheckResult result{.findings = {}, .threshold = threshold, .against = name, .same_rounds = false};
+  CheckResult result{.threshold = threshold, .against = name, .same_rounds = false};
   const double limit = std::log1p(threshold);
   const Peers& latest = again ? *again : now;
   std::vector<double> chances;

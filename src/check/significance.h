@@ -17,9 +17,9 @@ namespace moetune {
 /// witness), and last the same winner there, whose ratio should be 1.
 struct Lineup {
   const Entry* entry = nullptr;
-  std::vector<Runner> runners;  // the winner first, then the rivals
-  std::vector<Rival> rivals;    // the control, whose ratio is judged, is the last
-  bool paired = false;          // with another program
+  std::vector<Runner> runners;     // the winner first, then the rivals
+  std::vector<Rival> rivals = {};  // the control, whose ratio is judged, is the last
+  bool paired = false;             // with another program
 
   const Rival& control() const { return rivals.back(); }
   /// Whether the baseline that both programs run takes part: runners 1 and 2.

@@ -36,7 +36,7 @@ Entry updated(const Entry& entry, const CellFinding& finding) {
 }  // namespace
 
 UpdatedTable update_table(const TunedTable& table, const CheckResult& result, const Json& environment, Update update) {
-  UpdatedTable updates{.table = table, .kept = {}, .dropped_choices = {}};
+  UpdatedTable updates{.table = table};
   std::set<std::string> dropped;
   size_t old = 0;  // entries whose times stay
   for (Entry& entry : updates.table.entries) {

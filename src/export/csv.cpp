@@ -159,7 +159,7 @@ Export export_csv(const TunedTable& table) {
   const std::vector<Step> steps = training_steps(cell_times(table));
   for (size_t i = 0; i < table.entries.size(); ++i)
     rows.push_back(fields_of(table.entries[i], table, step_of(steps, i)));
-  return {.files = {{"", csv_text(rows)}}, .notes = {}};
+  return {.files = {{"", csv_text(rows)}}};
 }
 
 }  // namespace moetune

@@ -16,8 +16,7 @@ struct ExportedFile {
 
 struct Export {
   std::vector<ExportedFile> files;
-  std::vector<std::string>
-      notes;  // for standard error: what was left out and why, what the knobs mean in the other program
+  std::vector<std::string> notes = {};  // for standard error: what was left out and why, what knobs mean there
 };
 
 enum class Server { vllm, sglang };

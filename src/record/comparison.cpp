@@ -14,8 +14,8 @@ namespace {
 
 struct Factors {
   std::string other;
-  std::vector<double> factors;
-  std::vector<std::string> cells;
+  std::vector<double> factors = {};
+  std::vector<std::string> cells = {};
 
   void add(const Cell& cell, double factor) {
     factors.push_back(factor);
@@ -25,7 +25,7 @@ struct Factors {
 
 // Over cells that have a time of each of `others`: where one is missing, another would pass for the fastest.
 Factors beside_fastest(Op op, const std::vector<CellSpeedups>& cells, std::ptrdiff_t others) {
-  Factors fastest{.other = kFastestOther, .factors = {}, .cells = {}};
+  Factors fastest{.other = kFastestOther};
   for (const CellSpeedups& one : cells) {
     if (one.cell.shape.op != op) continue;
     std::vector<double> factors;
@@ -42,7 +42,7 @@ std::vector<Factors> factors_of(Op op, const std::vector<CellSpeedups>& cells) {
     if (one.cell.shape.op != op) continue;
     for (const auto& [other, factor] : one.factors) {
       auto found = std::ranges::find(all, other, &Factors::other);
-      if (found == all.end()) found = all.insert(all.end(), {.other = other, .factors = {}, .cells = {}});
+      if (found == all.end()) found = all.insert(all.end(), {.other = other});
       found->add(one.cell, factor);
     }
   }
@@ -94,7 +94,7 @@ Json to_json(const Comparison& comparison) {
 
 Peers peers_from_json(const JsonAt& json) {
   require_schema(json, "peers");
-  Peers peers{.device = json["environment"]["device"].string(), .times = {}};
+  Peers peers{.device = json["environment"]["device"].string()};
   peers.environment = json["environment"].value();
   if (json.has("regime")) peers.regime = parse_regime(json["regime"].string());
   each(json["entries"], [&](const JsonAt& entry) {

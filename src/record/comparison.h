@@ -23,9 +23,9 @@ struct PeerTime {
 struct Peers {
   std::string device;  // its name
   Regime regime = Regime::burst;
-  std::map<std::string, std::vector<PeerTime>> times;  // by the id of the cell, in the order of the file
-  std::map<std::string, Cell> cells = {};              // by their ids
-  Json environment = {};                               // device and versions
+  std::map<std::string, std::vector<PeerTime>> times = {};  // by the id of the cell, in the order of the file
+  std::map<std::string, Cell> cells = {};                   // by their ids
+  Json environment = {};                                    // device and versions
 
   std::span<const PeerTime> of(const std::string& cell) const { return value_in(times, cell); }
 };
@@ -42,7 +42,7 @@ void require_comparable(const Peers& peers, const std::string& device, Regime re
 /// How many times as fast a cell's winner is as others, by their names.
 struct CellSpeedups {
   Cell cell;
-  std::vector<std::pair<std::string, double>> factors;
+  std::vector<std::pair<std::string, double>> factors = {};
 };
 
 /// Whether a name is of another's kernel: the default and kernels that moetune exported are not.

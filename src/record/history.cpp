@@ -28,8 +28,7 @@ HistoryPoint point_from_json(const JsonAt& json) {
   const auto seconds = [&](const char* key) { return json[key].number() * 1e-6; };
   HistoryPoint point{.name = json["name"].string(),
                      .finding = json["finding"].string(),
-                     .time = {seconds("median_us"), seconds("low_us"), seconds("high_us")},
-                     .control = {}};
+                     .time = {seconds("median_us"), seconds("low_us"), seconds("high_us")}};
   if (json.has("control")) point.control = json["control"].string(), point.control_seconds = seconds("control_us");
   return point;
 }
@@ -110,8 +109,7 @@ std::vector<HistorySeries> series_of(const std::vector<HistoryRun>& runs) {
       if (point.finding == "untrusted" || !(point.time.low > 0)) continue;
       const auto found = std::ranges::find(all, point.name, &HistorySeries::name);
       const size_t at = static_cast<size_t>(found - all.begin());
-      if (found == all.end())
-        all.push_back({.name = point.name, .times = {}, .runs = {}, .levels = {}}), points.emplace_back();
+      if (found == all.end()) all.push_back({.name = point.name}), points.emplace_back();
       all[at].times.push_back(point.time), all[at].runs.push_back(&run), points[at].push_back(&point);
     }
   }

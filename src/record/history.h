@@ -11,16 +11,16 @@ namespace moetune {
 
 /// What one run says of a kernel in a cell.
 struct HistoryPoint {
-  std::string name;     // the cell's id, and which kernel
-  std::string finding;  // as `check` names it
-  Estimate time;        // seconds
-  std::string control;  // the baseline in the same rounds; empty = none
+  std::string name;          // the cell's id, and which kernel
+  std::string finding;       // as `check` names it
+  Estimate time;             // seconds
+  std::string control = {};  // the baseline in the same rounds; empty = none
   double control_seconds = 0;
 };
 
 struct HistoryRun {
   std::string date, commit, device, regime;  // commit: as given, or empty
-  std::vector<HistoryPoint> points;          // of cells that were measured
+  std::vector<HistoryPoint> points = {};     // of cells that were measured
 };
 
 /// Errors name the file and the line.
@@ -41,9 +41,9 @@ struct HistoryLevel {
 /// out.
 struct HistorySeries {
   std::string name;
-  std::vector<Estimate> times;
-  std::vector<const HistoryRun*> runs;  // a run for each time
-  std::vector<HistoryLevel> levels;     // one or more; each begins with a change but the first
+  std::vector<Estimate> times = {};
+  std::vector<const HistoryRun*> runs = {};  // a run for each time
+  std::vector<HistoryLevel> levels = {};     // one or more; each begins with a change but the first
 };
 
 /// In the order of the first appearance. The runs must outlive them. Changes are those of change_points.

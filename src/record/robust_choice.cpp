@@ -33,8 +33,7 @@ std::vector<Count> counts_of(const std::vector<Cell>& cells) {
 
 // The choice for cells [begin, end). Nothing where no contender has a time in all of them.
 std::optional<RobustChoice> choice_of(const Contest& contest, size_t begin, size_t end, Rule rule, double bucket_loss) {
-  RobustChoice choice{
-      .rule = rule, .bucket_loss = bucket_loss, .tokens = {}, .cells = {}, .contenders = {}, .left_out = {}};
+  RobustChoice choice{.rule = rule, .bucket_loss = bucket_loss};
   choice.cells.assign(contest.cells.begin() + static_cast<std::ptrdiff_t>(begin),
                       contest.cells.begin() + static_cast<std::ptrdiff_t>(end));
   for (size_t who = 0; who < contest.contenders.size(); ++who) {
@@ -215,7 +214,7 @@ Json contender_json(const RobustChoice& choice, size_t who) {
 }
 
 TokenRange range_from_json(const JsonAt& json) {
-  TokenRange range{.from = json["from"].integer(1), .to = {}};
+  TokenRange range{.from = json["from"].integer(1)};
   if (json.has("to")) range.to = json["to"].integer(range.from);
   return range;
 }

@@ -48,12 +48,12 @@ std::string text(const TokenRange& range);
 /// Contenders measured side by side in cells of one shape, and the one that is chosen for a range of token counts.
 struct RobustChoice {
   Rule rule = Rule::worst;
-  double bucket_loss = 0;            // token counts were merged while the regret stayed within it
-  TokenRange tokens;                 // which it serves
-  std::vector<Cell> cells;           // of one shape, tokens ascending; all within the range
-  std::vector<Standing> contenders;  // distinct
+  double bucket_loss = 0;                 // token counts were merged while the regret stayed within it
+  TokenRange tokens = {};                 // which it serves
+  std::vector<Cell> cells = {};           // of one shape, tokens ascending; all within the range
+  std::vector<Standing> contenders = {};  // distinct
   size_t chosen = 0;
-  std::vector<LeftOut> left_out;
+  std::vector<LeftOut> left_out = {};
 
   const Shape& shape() const { return cells.front().shape; }
   const Candidate& candidate() const { return contenders[chosen].candidate; }

@@ -85,7 +85,7 @@ std::optional<Estimate> speedup_of_winners(const std::array<size_t, 6>& six, con
 std::vector<ContenderTime> sums_of(const std::array<size_t, 6>& six, const std::vector<CellTimes>& cells) {
   std::vector<ContenderTime> sums;
   for (const ContenderTime& first : cells[six[0]].times) {
-    ContenderTime sum{.contender = first.contender, .time = {}};
+    ContenderTime sum{.contender = first.contender};
     const bool whole = std::ranges::all_of(six, [&](size_t i) {
       const ContenderTime* time = find(cells[i].times, first.contender);
       if (!time) return false;
@@ -133,7 +133,7 @@ std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step) 
 }  // namespace
 
 CellTimes cell_times(const Entry& entry) {
-  CellTimes cell{.cell = entry.cell, .times = {}, .untrusted = distrust(entry)};
+  CellTimes cell{.cell = entry.cell, .untrusted = distrust(entry)};
   if (!entry.skipped.empty()) return cell;
   cell.times.push_back({"winners", entry.measurement.time});
   for (const Rival& rival : entry.rivals) {
@@ -161,8 +161,7 @@ std::vector<Step> training_steps(const std::vector<CellTimes>& cells) {
           (has_alike(up, downs, [&](const Half& other) { return fit(up, other); }) ||
            has_alike(down, ups, [&](const Half& other) { return fit(other, down); })))
         continue;
-      Step step{.cells = {up.cells[0], up.cells[1], up.cells[2], down.cells[0], down.cells[1], down.cells[2]},
-                .sums = {}};
+      Step step{.cells = {up.cells[0], up.cells[1], up.cells[2], down.cells[0], down.cells[1], down.cells[2]}};
       step.sums = sums_of(step.cells, cells);
       for (const size_t i : step.cells)
         if (step.untrusted.empty() && !cells[i].untrusted.empty())

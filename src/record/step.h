@@ -12,7 +12,7 @@ namespace moetune {
 /// A contender's time in one cell, or its sum over the six cells of a step; seconds.
 struct ContenderTime {
   std::string contender;  // "winners", "default", "cublas-loop", ...
-  Estimate time;
+  Estimate time = {};
   // The winner's over this one, where both ran in the same rounds. Of a sum: the mean of the six, each weighted by the
   // winner's time, and of their intervals.
   std::optional<Estimate> of_winner = {};
@@ -20,14 +20,14 @@ struct ContenderTime {
 
 struct CellTimes {
   Cell cell;
-  std::vector<ContenderTime> times;
+  std::vector<ContenderTime> times = {};
   std::string untrusted = {};  // why the cell's times are too noisy to judge by, as a sentence; or empty
 };
 
 struct Step {
   std::array<size_t, 6> cells;  // indices: fwd, dx, dw of up, then of down
   // Of the contenders with a time in all six: the winners, the default, then the others in the order of the first cell.
-  std::vector<ContenderTime> sums;
+  std::vector<ContenderTime> sums = {};
   std::string untrusted = {};  // the first such cell's id and sentence, or empty
 };
 

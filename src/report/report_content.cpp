@@ -129,14 +129,13 @@ Figure ratio_figure(const ReportInput& input, const Entries& entries, const std:
                     .logarithmic = true,
                     .ticks = {1, 2, 0.5, 3, 1.5, 0.7, 1.2, 0.8, 1.1, 0.9, 2.5, 0.6, 1.05, 0.95},
                     .least = 0.5,
-                    .most = 3},
-              .series = {}};
+                    .most = 3}};
   std::map<int64_t, Entries> by_tokens;
   for (const Entry* entry : entries) by_tokens[entry->cell.tokens].push_back(entry);
   for (const auto& [tokens, cells] : by_tokens) chart.x.ticks.push_back(static_cast<double>(tokens));
   for (const std::string& name : names) {
     const bool roof = name == kComputeRoof || name == kMemoryRoof;
-    Series one{.style = static_cast<int>(chart.series.size()), .dashed = roof || name == "default", .points = {}};
+    Series one{.style = static_cast<int>(chart.series.size()), .dashed = roof || name == "default"};
     for (const auto& [tokens, cells] : by_tokens)
       if (const auto point = point_of(input, cells, name); point && !(roof && point->y.value < chart.y.least))
         one.points.push_back(*point);

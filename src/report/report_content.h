@@ -26,7 +26,7 @@ struct ChartPoint {
 struct Series {
   int style = 0;
   bool line = true, markers = true, dashed = false;
-  std::vector<ChartPoint> points;
+  std::vector<ChartPoint> points = {};
 };
 
 struct ChartAxis {
@@ -40,7 +40,7 @@ struct ChartAxis {
 struct Chart {
   std::string description;  // for readers that show no pictures
   ChartAxis x, y;
-  std::vector<Series> series;
+  std::vector<Series> series = {};
 };
 
 /// Points that are not finite, absurdly large, or not above 0 on a logarithmic axis, are left out. Empty text where no

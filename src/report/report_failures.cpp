@@ -90,7 +90,7 @@ size_t trials_until(const std::vector<double>& best, double within) {
 
 // A step where a trial is faster than all before, with its candidate.
 Figure progress(const Cell& cell, std::span<const Trial> trials, const std::vector<double>& best) {
-  Series steps{.style = 0, .markers = false, .points = {}}, found{.style = 0, .line = false, .points = {}};
+  Series steps{.style = 0, .markers = false}, found{.style = 0, .line = false};
   for (size_t i = 0; i < best.size(); ++i) {
     const bool faster = best[i] > 0 && (i == 0 || best[i] != best[i - 1]), last = i + 1 == best.size();
     if (!faster && !(last && best[i] > 0)) continue;

@@ -11,7 +11,7 @@ namespace {
 
 // Lines from run to run along each level: its median, or an end of its band.
 Series level_line(const HistorySeries& series, int style, double Estimate::*end) {
-  Series line{.style = style, .markers = false, .dashed = end != &Estimate::value, .points = {}};
+  Series line{.style = style, .markers = false, .dashed = end != &Estimate::value};
   for (size_t i = 0; i < series.levels.size(); ++i) {
     const HistoryLevel& level = series.levels[i];
     const size_t next = i + 1 < series.levels.size() ? series.levels[i + 1].first : series.times.size();
@@ -25,7 +25,7 @@ Figure figure_of(const HistorySeries& series) {
   Chart chart{.description = "times of " + series.name + " by run",
               .x = {.label = "run", .from_zero = false},
               .y = {.label = "µs", .from_zero = false},
-              .series = {{.style = 0, .line = false, .points = {}}}};
+              .series = {{.style = 0, .line = false}}};
   for (size_t i = 0; i < series.times.size(); ++i) {
     const HistoryRun& run = *series.runs[i];
     chart.series[0].points.push_back(

@@ -65,7 +65,7 @@ Grid speed_ups(const ReportInput& input) {
   std::vector<CellSpeedups> cells;
   for (const Entry& entry : input.table->entries) {
     if (!distrust(entry).empty()) continue;
-    cells.push_back({.cell = entry.cell, .factors = {}});
+    cells.push_back({.cell = entry.cell});
     for (const std::string& name : names)
       if (const auto found = speed_up(input, entry, name)) cells.back().factors.emplace_back(name, found->value);
   }

@@ -21,8 +21,8 @@ int closeness(std::string_view arch, int capability);
 
 /// What the launches of a manifest may name.
 struct LaunchNames {
-  Sizes sizes;                                  // names that formulas use, with values to try them with
-  std::map<std::string, std::string> pointers;  // operands, and buffers with the formula of their bytes
+  Sizes sizes;                                       // names that formulas use, with values to try them with
+  std::map<std::string, std::string> pointers = {};  // operands, and buffers with the formula of their bytes
 };
 
 /// Distances between scales that callers choose, as formulas and kernels/args.h name them.
@@ -46,8 +46,8 @@ void require_grid_and_arguments(const JsonAt& launch, const LaunchNames& names);
 
 /// A tiled matrix as cuTensorMapEncodeTiled takes it, dimensions with columns first.
 struct MapShape {
-  std::string pointer, dtype;            // of an operand or a buffer; "bf16"
-  std::vector<uint64_t> sizes, strides;  // elements; bytes, of all dimensions but the first
+  std::string pointer, dtype;                      // of an operand or a buffer; "bf16"
+  std::vector<uint64_t> sizes = {}, strides = {};  // elements; bytes, of all dimensions but the first
   int box_columns = 0, box_rows = 0;
   int l2_promotion = 0;  // bytes
 };
@@ -75,7 +75,7 @@ struct LaunchBuffer {
 };
 
 struct LaunchFill {
-  std::string pointer;
+  std::string pointer = {};
   int byte = 0;
   int64_t bytes = 0;
 };

@@ -125,7 +125,7 @@ std::vector<OperandNeed> LoadedKernel::operands_of(Sizes& sizes) const {
   constexpr std::string_view kByExpert = "experts * ";
   std::vector<OperandNeed> needs;
   each(kernel_["operands"], [&](const JsonAt& operand) {
-    OperandNeed need{.name = text_of(operand["name"]), .dtype = text_of(operand["dtype"]), .shape = {}};
+    OperandNeed need{.name = text_of(operand["name"]), .dtype = text_of(operand["dtype"])};
     each(operand["shape"], [&](const JsonAt& side) { need.shape.push_back(evaluate(side, sizes)); });
     const std::string rows = operand["shape"][size_t{0}].string();
     int64_t row_bytes = element_bytes(need.dtype);

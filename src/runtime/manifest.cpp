@@ -13,7 +13,7 @@ namespace moetune {
 namespace {
 
 void require_kernel(const JsonAt& kernel, const JsonAt& files) {
-  LaunchNames names{.sizes = any_sizes(), .pointers = {}};
+  LaunchNames names{.sizes = any_sizes()};
   for (const char* rows : {"x_rows", "w_rows", "y_rows"}) evaluate(kernel["sizes"][rows], names.sizes);
   require_operands(kernel["operands"], names);
   require_buffers(kernel["buffers"], names);

@@ -48,7 +48,7 @@ class LaunchWorkspace {
 /// An operand of a plan. Its texts outlive the plan.
 struct OperandNeed {
   const char *name = "", *dtype = "";
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape = {};
   bool exact = false;
   int64_t top_k = 0, bytes = 0, alignment = 1;
 };

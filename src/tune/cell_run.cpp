@@ -37,7 +37,7 @@ void sample_more(Backend& backend, const Contender& contender, SampleRequest req
 
 std::vector<Block> measure(Backend& backend, const Candidate& candidate, const SampleRequest& request,
                            std::optional<double> best) {
-  const Contender contender{.baseline = "", .candidate = candidate};
+  const Contender contender{.candidate = candidate};
   const int wanted = std::max(request.blocks, 1);
   std::vector<Block> blocks;
   const auto hopeless = [&] { return best && !blocks.empty() && blocks.back().seconds > kHopeless * *best; };
@@ -127,7 +127,7 @@ Trial try_compiled(Backend& backend, const Candidate& candidate, const CompileRe
   Trial trial{.candidate = candidate, .status = compile.status, .reason = compile.reason, .compile = compile};
   if (trial.status != Status::ok) return trial;
   blame_candidate(trial, [&] {
-    trial.verdict = backend.verify({.baseline = "", .candidate = candidate});
+    trial.verdict = backend.verify({.candidate = candidate});
     if (!trial.verdict.ok) {
       trial.status = Status::wrong_result;
       trial.reason = trial.verdict.reason;
@@ -141,7 +141,7 @@ Trial try_compiled(Backend& backend, const Candidate& candidate, const CompileRe
 
 Trial measure_more(Backend& backend, Trial trial, const SampleRequest& request) {
   blame_candidate(trial, [&] {
-    sample_more(backend, {.baseline = "", .candidate = trial.candidate}, request, request.blocks, trial.blocks);
+    sample_more(backend, {.candidate = trial.candidate}, request, request.blocks, trial.blocks);
     trial.measurement = summarise(trial.blocks);
   });
   return trial;

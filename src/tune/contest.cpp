@@ -74,7 +74,7 @@ struct Meeting {
 
 void verify_all(Meeting& meeting) {
   for (const Candidate& candidate : std::vector<Candidate>(meeting.able)) try {
-      const Verdict verdict = meeting.field.backend.verify({.baseline = "", .candidate = candidate});
+      const Verdict verdict = meeting.field.backend.verify({.candidate = candidate});
       if (!verdict.ok) meeting.drop(candidate, fmt::format("its result is wrong: {}", verdict.reason));
     } catch (const CandidateFault& fault) {
       meeting.drop(candidate, fault.what());
@@ -82,7 +82,7 @@ void verify_all(Meeting& meeting) {
 }
 
 Rounds settle(Meeting& meeting) {
-  const auto contender = [](const Candidate& one) { return Contender{.baseline = "", .candidate = one}; };
+  const auto contender = [](const Candidate& one) { return Contender{.candidate = one}; };
   std::vector<Contender> contenders = mapped(meeting.able, contender);
   const Field& field = meeting.field;
   return measure_looks(

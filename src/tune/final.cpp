@@ -50,7 +50,7 @@ std::vector<std::string> able_baselines(Backend& backend, const Layer& layer, co
   std::vector<std::string> able;
   for (const std::string& name : backend.baselines(layer)) {
     try {
-      const Contender baseline{.baseline = name, .candidate = {}};
+      const Contender baseline{.baseline = name};
       if (const Verdict verdict = backend.verify(baseline); !verdict.ok)
         throw CandidateFault(Status::wrong_result, "its result is wrong: " + verdict.reason);
       SampleRequest warm = sample;
@@ -138,8 +138,8 @@ std::optional<Final> settle(const std::deque<Trial>& trials, Backend& backend, c
     if (finalists.empty()) return std::nullopt;
     backend.compile(shape, finalists);  // nothing is compiled while something is timed
     Final final;
-    for (const Candidate& candidate : finalists) final.contenders.push_back({.baseline = "", .candidate = candidate});
-    for (const std::string& name : baselines) final.contenders.push_back({.baseline = name, .candidate = {}});
+    for (const Candidate& candidate : finalists) final.contenders.push_back({.candidate = candidate});
+    for (const std::string& name : baselines) final.contenders.push_back({.baseline = name});
     final.candidates = finalists.size();
     final.has_default = request.fallback && finalists.back() == *request.fallback;
     try {

@@ -14,9 +14,7 @@ namespace {
 
 constexpr size_t kTried = 3;  // candidates of a cell
 
-Contender pair_of(const Candidate& up, const Candidate& down) {
-  return {.baseline = "", .candidate = up, .down = down};
-}
+Contender pair_of(const Candidate& up, const Candidate& down) { return {.candidate = up, .down = down}; }
 
 // One layer while it is measured.
 struct Bench {
@@ -74,7 +72,7 @@ using Named = std::vector<std::pair<std::string, Contender>>;
 std::optional<TunedLayer> decide(const Bench& bench, const Contender& winners, const Contender& best, Named rivals) {
   std::vector<Contender> contenders;
   const auto add = [&](const Contender& one) { add_once(contenders, one); };
-  const auto alone_up = [](const Contender& pair) { return Contender{.baseline = "", .candidate = pair.candidate}; };
+  const auto alone_up = [](const Contender& pair) { return Contender{.candidate = pair.candidate}; };
   const auto alone_down = [](const Contender& pair) { return pair_of({}, pair.down); };
   for (const Contender& pair : {best, winners}) add(pair), add(alone_up(pair)), add(alone_down(pair));
   for (const auto& [name, rival] : rivals) add(rival);
@@ -97,8 +95,7 @@ std::optional<TunedLayer> decide(const Bench& bench, const Contender& winners, c
                    .down_candidate = chosen.down,
                    .measurement = measured(chosen),
                    .up_measurement = measured(alone_up(chosen)),
-                   .down_measurement = measured(alone_down(chosen)),
-                   .rivals = {}};
+                   .down_measurement = measured(alone_down(chosen))};
   for (const auto& [name, rival] : rivals)
     if (ran(rival))
       layer.rivals.push_back(
@@ -131,7 +128,7 @@ std::optional<TunedLayer> measure(const Bench& bench) {
   }
   const Contender first = pairs[0];
   for (const std::string& name : bench.backend.baselines(bench.up.cell.shape.layer))
-    rivals.emplace_back(name, Contender{.baseline = name, .candidate = {}});
+    rivals.emplace_back(name, Contender{.baseline = name});
   if (bench.listener.begins) bench.listener.begins(bench.up.cell, pairs.size());
   bench.backend.compile(bench.up.cell.shape, ups);
   bench.backend.compile(bench.down.cell.shape, downs);

@@ -81,7 +81,7 @@ bool is_here(std::string_view name, std::string_view hash, const Catalog& catalo
 Candidate foreign_candidate(const JsonAt& json) {
   const auto variant = std::make_shared<Variant>();
   variant->name = json["variant"].string();
-  Candidate candidate{.variant = variant, .values = {}};
+  Candidate candidate{.variant = variant};
   candidate.foreign.emplace_back("pack", json["pack"].string());
   for (const auto& [name, value] : json.value().items()) {
     if (name == "variant" || name == "pack") continue;
@@ -165,9 +165,8 @@ Candidate with_value(Candidate candidate, std::string_view knob, int value) {
 }
 
 std::string text(const Candidate& candidate) {
-  const std::string knobs =
-      difference(candidate, candidate.foreign.empty() ? unset_candidate(candidate.variant)
-                                                      : Candidate{.variant = candidate.variant, .values = {}});
+  const std::string knobs = difference(candidate, candidate.foreign.empty() ? unset_candidate(candidate.variant)
+                                                                            : Candidate{.variant = candidate.variant});
   const std::string& name = candidate.variant->name;
   return knobs.empty() ? name : fmt::format("{} {}", name, knobs);
 }

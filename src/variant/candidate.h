@@ -42,7 +42,7 @@ struct RetiredKnob {
 /// Ordered by the variant's name, then by the other members.
 struct Candidate {
   VariantPtr variant = nullptr;  // null: no candidate
-  std::vector<int> values;       // of the variant's knobs, in the order of its list
+  std::vector<int> values = {};  // of the variant's knobs, in the order of its list
   // Space-separated knob=value of knobs that no kernel here has: retired ones with another value than today's, and
   // those of other versions. A candidate with any can't run.
   std::string retired = {};

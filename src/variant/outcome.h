@@ -15,7 +15,7 @@ Status parse_status(std::string_view text);
 
 struct CompileResult {
   Status status = Status::ok;  // ok, compile_error or spills
-  std::string reason;          // a sentence where not ok
+  std::string reason = {};     // a sentence where not ok
   int registers = 0;           // a thread; 0 for a cpu
   int spill_bytes = 0;         // stores and loads
   int64_t static_shared_bytes = 0;
@@ -29,7 +29,7 @@ CompileResult compile_result_from_json(const JsonAt& json);
 /// The outcome of a verification of every output element of every expert.
 struct Verdict {
   bool ok = false;
-  std::string reason;           // where not ok: which check, how many elements, the first with expert, row, column
+  std::string reason = {};      // where not ok: which check, how many elements, the first with expert, row, column
   int64_t elements = 0;         // compared
   int64_t mismatches = 0;       // on integer inputs: elements that are not bit-identical to the reference
   double normalised_error = 0;  // random inputs: ||y - reference|| / ||reference||

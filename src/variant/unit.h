@@ -11,11 +11,11 @@ namespace moetune {
 
 /// What differs between the units of the variants.
 struct UnitText {
-  std::string_view variant;                                     // includes <variant>/<variant>.cuh
-  std::string_view knobs_type;                                  // "MmaKnobs", of the header that both compilers read
-  std::string knobs;                                            // its initialiser
-  std::vector<std::pair<std::string_view, int64_t>> constants;  // of Config, beside those of all variants
-  std::string_view call;                                        // "moetune::Mma<Config>::run(args)"
+  std::string_view variant;     // includes <variant>/<variant>.cuh
+  std::string_view knobs_type;  // "MmaKnobs", of the header that both compilers read
+  std::string knobs;            // its initialiser
+  std::vector<std::pair<std::string_view, int64_t>> constants = {};  // of Config, beside those of all variants
+  std::string_view call;                                             // "moetune::Mma<Config>::run(args)"
 };
 
 /// A unit of about 20 lines: struct Config with the operands' types, the function of the result, the knobs, the fusions

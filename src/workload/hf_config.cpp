@@ -343,7 +343,7 @@ bool is_hf_config(const JsonAt& json) {
 std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string& name, const Model& given) {
   if (!config.value().is_object()) config.fail("a config.json must be an object");
   Scopes scopes = scopes_of(config);
-  Model model{.name = name, .architecture = {}, .aliases = {}};
+  Model model{.name = name};
   if (config.has("architectures") && config["architectures"].size() > 0)
     model.architecture = config["architectures"][0].string();
   if (given.experts == 0) require_experts(config, scopes, name);

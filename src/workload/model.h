@@ -14,8 +14,8 @@ namespace moetune {
 /// The sizes of a model's expert layers.
 struct Model {
   std::string name;
-  std::string architecture;  // as in its config.json, may be empty
-  std::vector<std::string> aliases;
+  std::string architecture = {};  // as in its config.json, may be empty
+  std::vector<std::string> aliases = {};
   int64_t experts = 0;  // routed experts
   int64_t top_k = 0;
   int64_t hidden = 0;        // width of an expert's input

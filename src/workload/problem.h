@@ -41,7 +41,7 @@ uint64_t seed_from_json(const JsonAt& json);
 /// The rows are realised; seed feeds the operands' values too.
 struct Problem {
   Shape shape;
-  Routing routing;
+  Routing routing = {};
   uint64_t seed = 0;
 
   int64_t rows() const { return routing.rows(); }  // of the grouped GEMM

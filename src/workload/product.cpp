@@ -173,7 +173,7 @@ std::string_view name(Weighting weighting) {
   return kNames[static_cast<size_t>(weighting)];
 }
 
-Product product_of(const Shape& shape) { return product_of(Problem{.shape = shape, .routing = {}}); }
+Product product_of(const Shape& shape) { return product_of(Problem{.shape = shape}); }
 
 Product product_of(const Problem& problem) {
   Product p;

@@ -97,7 +97,7 @@ class CpuBackend : public Backend {
     load(up);
     loaded_->down = load_one(down, loaded_->sets.size());
     for (size_t set = 0; set < loaded_->sets.size(); ++set)  // what down reads alone
-      launch_up({.baseline = std::string(kLoop), .candidate = {}}, set);
+      launch_up({.baseline = std::string(kLoop)}, set);
   }
 
   void make_references() override {

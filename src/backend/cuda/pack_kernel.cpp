@@ -160,11 +160,7 @@ CompileResult told_result(const Pack& pack, const Candidate& candidate, const Sh
   const std::string* file = binary ? file_for(pack, binary->files, device.compute_capability) : nullptr;
   if (!file) return {.status = Status::compile_error, .reason = "the pack has no kernel for this device and knobs"};
   const PackFile& told = pack.files.at(*file);
-  return {.status = Status::ok,
-          .reason = {},
-          .registers = told.registers,
-          .spill_bytes = told.spill_bytes,
-          .from_cache = true};
+  return {.status = Status::ok, .registers = told.registers, .spill_bytes = told.spill_bytes, .from_cache = true};
 }
 
 std::shared_ptr<const Kernel> make_pack_kernel(const Pack& pack, const Candidate& candidate, const Shape& shape,

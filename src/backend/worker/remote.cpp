@@ -263,7 +263,7 @@ class WorkerBackend final : public Backend {
   void require_healthy() {
     if (deaths_ < kDeathsInARow) return;
     std::optional<Contender> probe = healthy_;
-    if (!probe && !baselines_.empty()) probe = Contender{.baseline = baselines_.front(), .candidate = {}};
+    if (!probe && !baselines_.empty()) probe = Contender{.baseline = baselines_.front()};
     std::string reason = "nothing has run on it yet";
     if (probe) try {
         make_ready();

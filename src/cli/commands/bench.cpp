@@ -82,9 +82,9 @@ std::vector<EntrantResult> bench_cell(CellWork work, const SearchSpace& usual, B
                                       const std::function<void(const std::string&)>& say) {
   const Problem problem = make_problem(work.cell);
   complete_entrants(work, problem, backend.device());
-  add_entrant(work, "default", {.baseline = "", .candidate = default_candidate(usual, problem, backend.device())});
+  add_entrant(work, "default", {.candidate = default_candidate(usual, problem, backend.device())});
   for (const std::string& baseline : backend.baselines(work.cell.shape.layer))
-    add_entrant(work, "baseline", {.baseline = baseline, .candidate = {}});
+    add_entrant(work, "baseline", {.baseline = baseline});
   name_entrants(work, usual, problem, backend.device());
   const Product product = product_of(problem);
   std::vector<EntrantResult> results;
@@ -118,7 +118,7 @@ TunedTable layers_to_time(const std::vector<EntrantResult>& results, const Tuned
   const auto right = [&](const Cell& cell, const Candidate& one) {
     return std::ranges::any_of(results, [&](const EntrantResult& result) {
       return result.status == Status::ok && result.cell == cell &&
-             result.entrant.contender == Contender{.baseline = "", .candidate = one};
+             result.entrant.contender == Contender{.candidate = one};
     });
   };
   for (const EntrantResult& result : results) {

@@ -114,8 +114,7 @@ class Collection {
                                   .shape = shape,
                                   .candidate = candidate,
                                   .plan = variant.plan(candidate, shape),
-                                  .unit = variant.unit(candidate, shape),
-                                  .cubins = {}});
+                                  .unit = variant.unit(candidate, shape)});
     archs[name].insert(arch(device));
     return name;
   }

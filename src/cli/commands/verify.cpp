@@ -101,7 +101,7 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
 void add_candidates(CellWork& work, const VerifyOptions& options, const Problem& problem, const DeviceInfo& device,
                     CandidateSource& source, std::shared_ptr<const Enumeration>& before, Verdicts& verdicts) {
   const auto add = [&](const std::string& role, const Candidate& candidate) {
-    add_entrant(work, role, {.baseline = "", .candidate = candidate});
+    add_entrant(work, role, {.candidate = candidate});
   };
   if (options.search.names_space()) {
     const auto found = source.candidates(work.cell.shape, work.cell.seed);

@@ -60,8 +60,6 @@ Model model_of_sizes(const CellOptions& options, Model model, int64_t n, int64_t
 
 std::vector<Model> models_of(const CellOptions& options) {
   const Model given{.name = "custom",
-                    .architecture = {},
-                    .aliases = {},
                     .experts = size_of(options.experts, "--experts", kMaxExperts),
                     .top_k = size_of(options.top_k, "--top-k", kMaxExperts),
                     .hidden = size_of(options.hidden, "--hidden", kMaxSide),

@@ -64,7 +64,7 @@ std::string typed_name(const CellOption& option);
 /// One product of lists of a suite, and where in its file it stands.
 struct SuitePart {
   std::string where;
-  CellOptions options;
+  CellOptions options = {};
 };
 
 /// The parts of a suite: a built-in name, or a file. Errors name the place, and for an unknown word the nearest name.

@@ -123,20 +123,18 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
     for (const Entry& entry : table.entries) {
       work.push_back({entry.cell, {}});
       if (entry.skipped.empty())
-        add_entrant(work.back(), "winner", {.baseline = "", .candidate = entry.candidate});
+        add_entrant(work.back(), "winner", {.candidate = entry.candidate});
       else
         warn(terminal, fmt::format("{}: the table has no winner: {}", id(entry.cell), entry.skipped));
       for (const TunedLayer* layer : layers_of(table))
         if (layer->up == entry.cell || layer->down == entry.cell)
-          add_entrant(
-              work.back(), "layer",
-              {.baseline = "", .candidate = layer->up == entry.cell ? layer->up_candidate : layer->down_candidate});
+          add_entrant(work.back(), "layer",
+                      {.candidate = layer->up == entry.cell ? layer->up_candidate : layer->down_candidate});
     }
     if (taken) *taken = std::move(table);
   }
   for (CellWork& one : work)
-    for (const Candidate& candidate : candidates)
-      add_entrant(one, "candidate", {.baseline = "", .candidate = candidate});
+    for (const Candidate& candidate : candidates) add_entrant(one, "candidate", {.candidate = candidate});
   return work;
 }
 

@@ -33,7 +33,7 @@ void read_key(const std::string& key, const JsonAt& value, CellOptions& options)
 std::vector<SuitePart> suite_from_json(const JsonAt& json) {
   require_schema(json, "suite");
   return list_at(json["cells"], [](const JsonAt& at) {
-    SuitePart part{.where = at.where(), .options = {}};
+    SuitePart part{.where = at.where()};
     for (const auto& item : at.value().items()) read_key(item.key(), at[item.key()], part.options);
     return part;
   });

@@ -90,7 +90,7 @@ Json to_json(const EntrantResult& result) {
 std::vector<CellTimes> cell_times(const std::vector<EntrantResult>& results) {
   std::vector<CellTimes> cells;
   for (const EntrantResult& result : results) {
-    if (cells.empty() || cells.back().cell != result.cell) cells.push_back({.cell = result.cell, .times = {}});
+    if (cells.empty() || cells.back().cell != result.cell) cells.push_back({.cell = result.cell});
     if (result.status != Status::ok) continue;
     for (const std::string& name : names_in_sums(result.entrant))
       cells.back().times.push_back({name, result.measurement.time, result.of_winner});
@@ -101,7 +101,7 @@ std::vector<CellTimes> cell_times(const std::vector<EntrantResult>& results) {
 std::vector<Comparison> comparisons(const std::vector<EntrantResult>& results) {
   std::vector<CellSpeedups> cells;
   for (size_t i = 0; i < results.size();) {
-    CellSpeedups one{.cell = results[i].cell, .factors = {}};
+    CellSpeedups one{.cell = results[i].cell};
     double winner = 0;
     std::vector<const EntrantResult*> others;
     for (; i < results.size() && results[i].cell == one.cell; ++i) {

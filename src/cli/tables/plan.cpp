@@ -24,7 +24,7 @@ std::vector<std::string> counts(const Plan::Item& item) {
 }  // namespace
 
 Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const DeviceInfo& device, uint64_t seed) {
-  Plan plan{.device = device, .items = {}, .output = {}, .journal = {}};
+  Plan plan{.device = device};
   for (const Cell& cell : cells) {
     auto listed = source.can_list() ? source.candidates(cell.shape, seed) : nullptr;
     plan.items.push_back({cell, figures(make_problem(cell).routing), std::move(listed)});

@@ -17,8 +17,8 @@ struct Plan {
     std::shared_ptr<const Enumeration> listed;  // null where the space is too large to list
   };
   DeviceInfo device;
-  std::vector<Item> items;
-  std::filesystem::path output, journal;
+  std::vector<Item> items = {};
+  std::filesystem::path output = {}, journal = {};
 };
 
 /// `seed` is that of the run, by which the source draws. Candidates are counted where that can be done.

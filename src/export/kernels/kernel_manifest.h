@@ -30,8 +30,8 @@ struct ExportedKernel {
   Shape shape;       // of a cell that it serves: op, dtype and fusion are those of all its cells
   Candidate candidate;
   LaunchPlan plan;
-  std::string unit;               // text
-  std::vector<CubinFile> cubins;  // one an architecture
+  std::string unit;                    // text
+  std::vector<CubinFile> cubins = {};  // one an architecture
 };
 
 /// The kernel that serves a cell or a robust choice.

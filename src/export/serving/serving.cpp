@@ -95,8 +95,7 @@ const ServingRow& nearest_row(const ServingRows& rows, int64_t tokens) {
 ServingRow default_row(Server server, int64_t tokens, int64_t experts, const ServingFormat& format) {
   const bool fp8 = format.dtype == Dtype::fp8, block = format.scales == ScaleKind::block;
   if (runs_other_kernel(server, tokens, experts, format))
-    return {.block_m = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(tokens, 16)))),
-            .use_tma = {}};
+    return {.block_m = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(tokens, 16))))};
   if (server == Server::sglang || block || has_groups(format)) {
     std::span<const DefaultRow> rows = kSglang16;
     if (fp8) rows = kSglangFp8;
@@ -114,8 +113,7 @@ ServingRow default_row(Server server, int64_t tokens, int64_t experts, const Ser
           .block_k = tokens <= 64 || fp8 ? 128 : 64,
           .group_m = tokens / std::max<int64_t>(experts, 1) > 128 ? 16 : 1,
           .warps = tokens <= 128 ? 4 : 8,
-          .stages = tokens <= 32 ? 4 : 3,
-          .use_tma = {}};
+          .stages = tokens <= 32 ? 4 : 3};
 }
 
 std::string serving_file_name(Server server, int64_t experts, int64_t intermediate, const std::string& device,

@@ -31,9 +31,9 @@ inline bool has_groups(const ServingFormat& format) { return group_columns(forma
 /// and group_m when it launches.
 struct ServingRow {
   int64_t block_m = 0, block_n = 0, block_k = 0;
-  int64_t group_m = 1;            // m tiles walked together
-  int64_t warps = 4, stages = 3;  // Triton's own defaults
-  std::optional<bool> use_tma;    // SGLang's file of the down projection only
+  int64_t group_m = 1;               // m tiles walked together
+  int64_t warps = 4, stages = 3;     // Triton's own defaults
+  std::optional<bool> use_tma = {};  // SGLang's file of the down projection only
   bool operator==(const ServingRow&) const = default;
 };
 
@@ -96,7 +96,7 @@ std::string serving_text(const ServingRows& rows, bool split_k = false);
 /// What won for a token count: an entry's winner, or a robust choice.
 struct ServingWinner {
   Candidate candidate;
-  std::vector<Candidate> ties;       // which may replace it
+  std::vector<Candidate> ties = {};  // which may replace it
   std::optional<int64_t> last = {};  // token count that a robust choice serves; empty: no end, or no choice
 };
 using ServingWinners = std::map<int64_t, ServingWinner>;  // by token count

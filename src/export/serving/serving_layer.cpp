@@ -101,7 +101,7 @@ void take(Group& group, const Entry& entry) {
 }
 
 ServingWinner winner_of(const RobustChoice& choice) {
-  ServingWinner winner{.candidate = choice.candidate(), .ties = {}, .last = choice.tokens.to};
+  ServingWinner winner{.candidate = choice.candidate(), .last = choice.tokens.to};
   const double loss = std::max(choice.bucket_loss, score(choice, choice.chosen));
   for (size_t who = 0; who < choice.contenders.size(); ++who)
     if (who != choice.chosen && score(choice, who) <= loss) winner.ties.push_back(choice.contenders[who].candidate);

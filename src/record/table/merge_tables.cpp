@@ -166,7 +166,7 @@ std::vector<std::string> joined_sweep(const std::vector<std::vector<std::string>
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
   if (!prefer.empty()) place_of_word("preference", prefer, kPreferences);
   if (tables.empty()) throw request_error("nothing to merge", "name two tables or more");
-  Merged merged{.table = tables[0], .conflicts = {}};
+  Merged merged{.table = tables[0]};
   merged.table.entries.clear();
   merged.table.choices.clear();
   TunedTable bare = merged.table;

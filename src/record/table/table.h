@@ -49,7 +49,7 @@ struct TunedLayer {
   Candidate up_candidate, down_candidate;        // the fastest pair
   Measurement measurement;                       // of both
   Measurement up_measurement, down_measurement;  // of each alone, in the same rounds
-  std::vector<Rival> rivals;  // "winners" of the two cells, where the pair is another; "default" of both; baselines
+  std::vector<Rival> rivals = {};  // "winners" of both, where the pair is another; "default" of both; baselines
 };
 
 /// One `check --update`.
@@ -172,7 +172,7 @@ std::vector<std::string> joined_sweep(const std::vector<std::vector<std::string>
 /// their cells are still the same; choices of a shape are dropped where there is no such table.
 struct Merged {
   TunedTable table;
-  std::vector<std::string> conflicts;             // cell ids
+  std::vector<std::string> conflicts = {};        // cell ids
   std::vector<std::string> dropped_choices = {};  // titles of shapes
 };
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer);

@@ -133,7 +133,7 @@ void require_ratios_of_times(const Entry& entry, const JsonAt& json) {
 
 void require_consistent(const Entry& entry, const DeviceInfo& device, const JsonAt& json) {
   require_follows(json, {{"id", id(entry.cell)}}, "the cell", 0);
-  const RoutingFigures counted = figures({.m_sizes = entry.m_sizes, .gather_indices = {}});
+  const RoutingFigures counted = figures({.m_sizes = entry.m_sizes});
   require_follows(json["figures"], to_json(counted), "m_sizes", kFigureRounding);
   if (!entry.skipped.empty()) return;
   require_follows(json, {{"derived", derived(entry, {})}}, "the times, ratios, flops and bytes", kFigureRounding);
@@ -194,7 +194,6 @@ Json to_json(const Rival& rival) {
 
 Rival rival_from_json(const JsonAt& json, const Catalog& catalog) {
   Rival rival{.name = json["name"].string(),
-              .candidate = {},
               .measurement = measurement_from_json(json["measurement"]),
               .ratio = {json["ratio"].number(), json["ratio_low"].number(), json["ratio_high"].number()}};
   if (json.has("candidate")) rival.candidate = candidate_from_json(json["candidate"], catalog);

@@ -146,8 +146,6 @@ Sizes sizes_of(const Product& product) {
 MapShape evaluate(const MapRule& rule, const Sizes& sizes) {
   MapShape shape{.pointer = rule.pointer,
                  .dtype = std::string(name(rule.dtype)),
-                 .sizes = {},
-                 .strides = {},
                  .box_columns = rule.box_columns,
                  .box_rows = rule.box_rows,
                  .l2_promotion = rule.l2_promotion};
@@ -239,7 +237,7 @@ ScalesRule scales_rule(const Product& product, const Operand& operand) {
   const Scales& scales = operand.type.scales;
   const bool of_x = is_ragged(product, operand);
   const std::string prefix = of_x ? "x_" : "w_";
-  ScalesRule rule{.name = prefix + "scales", .shape = {}, .strides = {}};
+  ScalesRule rule{.name = prefix + "scales"};
   const auto add = [&](const Expression& side, std::string_view stride) {
     rule.shape.push_back(side), rule.strides.push_back(fmt::format("{}scale_{}", prefix, stride));
   };

@@ -53,7 +53,7 @@ struct MapRule {
   std::string field;    // of Args
   std::string pointer;  // field of Args, or buffer
   Dtype dtype = Dtype::bf16;
-  std::vector<Expression> sizes, strides;
+  std::vector<Expression> sizes = {}, strides = {};
   int box_columns = 0, box_rows = 0;
   int l2_promotion = 0;
 };
@@ -100,8 +100,8 @@ Expression columns_expression(const Product& product, const Operand& operand);
 /// along each side, which are fields of Args. One scale of all X has no distance.
 struct ScalesRule {
   std::string name;
-  std::vector<Expression> shape;
-  std::vector<std::string> strides;
+  std::vector<Expression> shape = {};
+  std::vector<std::string> strides = {};
 };
 ScalesRule scales_rule(const Product& product, const Operand& operand);
 

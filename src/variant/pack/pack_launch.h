@@ -14,7 +14,7 @@ namespace moetune {
 
 /// A fill, or a kernel if its `bytes` are -1.
 struct PackStep {
-  LaunchFill fill = {.pointer = {}, .bytes = -1};
+  LaunchFill fill = {.bytes = -1};
 
   std::string file = {}, entry = {};
   int threads = 0, cluster = 1;

@@ -44,7 +44,6 @@ std::string unit(const Knobs& c, const Shape& shape) {
   return print_unit({.variant = "simt",
                      .knobs_type = "SimtKnobs",
                      .knobs = list().initialiser(c),
-                     .constants = {},
                      .call = "moetune::simt<Config>(args)"},
                     shape, plan(c, shape));
 }

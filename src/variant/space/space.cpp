@@ -53,7 +53,7 @@ std::vector<int> knob_values(const Knob& knob, const JsonAt& json) {
 }
 
 VariantSpace variant_space(const std::string& name, const JsonAt& json, const Catalog& catalog) {
-  VariantSpace space{.variant = with_place(json, [&](const JsonAt&) { return catalog.find(name); }), .values = {}};
+  VariantSpace space{.variant = with_place(json, [&](const JsonAt&) { return catalog.find(name); })};
   for (const auto& item : json.value().items()) require_knob(*space.variant, item.key(), json, catalog);
   for (const Knob& knob : space.variant->knobs) space.values.emplace_back(knob.name, knob_values(knob, json));
   return space;
@@ -173,7 +173,7 @@ Error knob_missing(const SearchSpace& space, const std::string& name, const Cata
 }
 
 VariantSpace whole(const VariantPtr& variant) {
-  VariantSpace part{.variant = variant, .values = {}};
+  VariantSpace part{.variant = variant};
   for (const Knob& knob : variant->knobs) part.values.emplace_back(knob.name, knob.values);
   return part;
 }
@@ -186,7 +186,7 @@ void add_packs(SearchSpace& space, const Catalog& catalog) {
 }  // namespace
 
 SearchSpace whole_space(const Catalog& catalog) {
-  SearchSpace space{.name = std::string(kAllVariants), .variants = {}};
+  SearchSpace space{.name = std::string(kAllVariants)};
   for (const VariantPtr& variant : catalog.variants())  // in reverse: the default is of the first that can run
     if (!variant->pack) space.variants.insert(space.variants.begin(), whole(variant));
   add_packs(space, catalog);

@@ -13,12 +13,12 @@ namespace moetune {
 
 struct VariantSpace {
   VariantPtr variant;
-  std::vector<std::pair<std::string, std::vector<int>>> values;  // knob name -> values; all knobs of the variant
+  std::vector<std::pair<std::string, std::vector<int>>> values = {};  // knob name -> values; all knobs of the variant
 };
 
 struct SearchSpace {
   std::string name;  // "quick", "full", the file, or "all"
-  std::vector<VariantSpace> variants;
+  std::vector<VariantSpace> variants = {};
 };
 
 /// "all", the whole space; "quick" and others from configs/spaces, with all candidates of the packs in the catalog; or

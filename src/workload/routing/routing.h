@@ -42,8 +42,8 @@ std::string text(const RoutingSpec& spec);
 struct Routing {
   int64_t tokens = 0;
   int64_t top_k = 0;
-  std::vector<int32_t> m_sizes;         // [experts of the rank] rows per expert; zeros are legal
-  std::vector<int32_t> gather_indices;  // [rows] flat slot of each row in expert order (stable argsort by expert)
+  std::vector<int32_t> m_sizes;              // [experts of the rank] rows per expert; zeros are legal
+  std::vector<int32_t> gather_indices = {};  // [rows] flat slot of each row in expert order (stable argsort by expert)
 
   int64_t rows() const { return static_cast<int64_t>(gather_indices.size()); }
   bool operator==(const Routing&) const = default;

@@ -338,7 +338,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
     return rounds_sums ? kMaxUlpsAdded : gated ? kMaxUlpsBesideTie : 0;
   };
   const bool twice = rounds_sums || rounds == Weighting::rounded_result;
-  Verdict verdict{.ok = false, .reason = {}};
+  Verdict verdict{.ok = false};
   for (const Result& result : results_) verdict.elements += 2 * result.rows * result.operand.columns;
   std::vector<ComparisonCounts> counts;
   operands_.fill(services_, Values::integer, 0, stream_);
