@@ -6,7 +6,6 @@
 
 #include "base/text/text.h"
 #include "export/exporter.h"
-#include "record/fields.h"
 #include "record/layer.h"
 #include "record/step.h"
 #include "variant/catalog.h"

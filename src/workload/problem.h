@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -22,6 +23,11 @@ struct Cell {
 /// Readable and unique: "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1", then what differs from its default (/e64, /permute_x,
 /// /tp2, /ep8, /seed3); for a custom layer, its sizes.
 std::string id(const Cell& cell);
+
+/// What a cell is, part by part: its id, the parts of its layer and shape, tokens, routing and seed. Fusions are "true"
+/// or "false".
+using Fields = std::vector<std::pair<std::string, std::string>>;  // names and values, in order
+Fields fields_of(const Cell& cell);
 
 /// "zipf:1, seed 3"; a seed of 0 is left out.
 std::string routing_title(const Cell& cell);

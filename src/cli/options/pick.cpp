@@ -12,7 +12,6 @@
 #include "base/text/text.h"
 #include "base/text/units.h"
 #include "cli/text/output.h"
-#include "record/fields.h"
 #include "record/layer.h"
 #include "workload/model.h"
 
