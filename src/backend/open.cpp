@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/machine.h"
 #include "base/error.h"
 #include "base/text/units.h"
 #ifdef MOETUNE_HAS_CUDA

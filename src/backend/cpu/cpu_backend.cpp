@@ -1,5 +1,5 @@
 // Puts operands, references, the variant and the baseline together behind the Backend seam.
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/machine.h"
 
 #include <fmt/format.h>
 
@@ -12,11 +12,11 @@
 #include "backend/chain.h"
 #include "backend/cpu/compare.h"
 #include "backend/cpu/grouped_gemm.h"
-#include "backend/cpu/machine.h"
 #include "backend/cpu/operands.h"
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/stats.h"
 #include "variant/cpu/cpu.h"
 
 namespace moetune {
@@ -153,7 +153,27 @@ class CpuBackend : public Backend {
     return blocks;
   }
 
-  Ceilings ceilings() override { return measure_ceilings(pool_); }
+  // Multiply-adds in the first-level cache, for half a second.
+  Ceilings ceilings() override {
+    constexpr double kSeconds = 0.5, kPieceSeconds = 5e-3;
+    constexpr int64_t kDepth = 128;
+    const std::vector<float> a(kTileRows * kDepth), b(kTileColumns * kDepth);
+    int64_t steps = 1000;
+    const auto multiply = [&] {
+      const auto begin = std::chrono::steady_clock::now();
+      pool_.run(pool_.size(), [&](int) {
+        float sums[kTileRows * kTileColumns] = {};
+        for (int64_t i = 0; i < steps; ++i) best_tile().add(kDepth, a.data(), b.data(), sums, kTileColumns);
+      });
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
+    while (multiply() < kPieceSeconds) steps *= 2;
+    std::vector<double> times;
+    for (double spent = 0; spent < kSeconds || times.size() < 3; spent += times.back()) times.push_back(multiply());
+    const double work = 2.0 * kTileRows * kTileColumns * kDepth * static_cast<double>(steps) * pool_.size();
+    const Estimate time = median_estimate(times);
+    return {.dense_burst = work / *std::ranges::min_element(times), .noise = half_width(time) / time.value};
+  }
 
  private:
   /// `sets`: as many as memory and caches ask for, unless it is given.

@@ -1,10 +1,10 @@
-// What this machine is, what it can do at best, and how much of it others use. Nothing of GEMM.
+// The cpu of this machine: what it is, what runs candidates there, and how much of it others use.
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <memory>
 
 #include "backend/backend.h"
-#include "backend/cpu/thread_pool.h"
 #include "variant/device.h"
 
 namespace moetune {
@@ -13,11 +13,11 @@ namespace moetune {
 /// those threads. memory_bytes: of the machine, or of the control group where that is less.
 DeviceInfo cpu_device();
 
+/// Runs the cpu variant and the baseline "loop" on this machine.
+std::unique_ptr<Backend> make_cpu_backend();
+
 /// Memory that can still be had without swapping, within the limit of the control group.
 int64_t available_memory_bytes();
-
-/// The rate of multiply-adds in the first-level cache, and how much its times scatter. Takes half a second.
-Ceilings measure_ceilings(ThreadPool& pool);
 
 /// Seconds, in all, that the living threads of this process have been ready to run without a processor.
 /// 0 where the system doesn't tell.

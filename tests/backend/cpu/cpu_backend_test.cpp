@@ -1,6 +1,4 @@
 // The backend as the tuner sees it.
-#include "backend/cpu/cpu_backend.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/chain.h"
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/machine.h"
 #include "error_of.h"
 #include "three_loops.h"
 
