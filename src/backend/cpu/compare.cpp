@@ -164,19 +164,20 @@ Verdict judge(const Result& result, std::string_view inputs, const Tally& tally,
   return verdict;
 }
 
-/// Of D, and of its scales, the second result and dweights where the product has them: compare(operand, its output, its
-/// reference, its scales).
+/// Of D, and of its scales, the second result and dweights where the product has them: compare(result, its reference).
 template <class Compare>
 Verdict of_all_results(const Product& product, const OperandSet& set, const Reference& wanted, Compare&& compare) {
-  Verdict verdict = compare(product.d, set.d, wanted.d, quantises(product) ? &set.d_scales : nullptr);
-  const auto add = [&](const Verdict& other) {
+  const Output* scales = quantises(product) ? &set.d_scales : nullptr;
+  Verdict verdict = compare(Result(product, product.d, set.d, scales), wanted.d);
+  const auto add = [&](const Operand& operand, const Output& output, const Buffer& right) {
+    const Verdict other = compare(Result(product, operand, output, nullptr), right);
     const int64_t elements = verdict.elements + other.elements, mismatches = verdict.mismatches + other.mismatches;
     if (verdict.ok && !other.ok) verdict = other;
     verdict.elements = elements, verdict.mismatches = mismatches;
   };
-  if (quantises(product)) add(compare(scales_of_result(product), set.d_scales, wanted.d_scales, nullptr));
-  if (const Operand* second = second_result(product)) add(compare(*second, set.second, wanted.second, nullptr));
-  if (product.weight_gradient) add(compare(product.weight_gradient->dweights, set.dweights, wanted.dweights, nullptr));
+  if (quantises(product)) add(scales_of_result(product), set.d_scales, wanted.d_scales);
+  if (const Operand* second = second_result(product)) add(*second, set.second, wanted.second);
+  if (product.weight_gradient) add(product.weight_gradient->dweights, set.dweights, wanted.dweights);
   return verdict;
 }
 
@@ -217,13 +218,12 @@ std::map<int64_t, Scope> scopes_of(const Result& result, const std::vector<int64
 
 /// Integer inputs: `wanted` [result_rows, columns] in the result's dtype; each element must have the same bits, or with
 /// an activation be a neighbour.
-Verdict compare_exact(const Product& product, const Operand& operand, const Output& output, const Buffer& wanted,
-                      const Output* scales, ThreadPool& pool) {
-  const Result result(product, operand, output, scales);
+Verdict compare_exact(const Result& result, const Buffer& wanted, ThreadPool& pool) {
+  const Dtype dtype = result.operand.type.dtype;
   // The exponential isn't exact: beside a tie it may round to a neighbour.
-  const double unit = has_activation(product) ? std::ldexp(1, 1 - significand_bits(operand.type.dtype)) : 0;
+  const double unit = has_activation(result.product) ? std::ldexp(1, 1 - significand_bits(dtype)) : 0;
   const Tally tally =
-      scan(result, operand.type.dtype, wanted.data(), pool, [&](int64_t, float right, float got, float, const Tally&) {
+      scan(result, dtype, wanted.data(), pool, [&](int64_t, float right, float got, float, const Tally&) {
         if (std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(right)) return false;
         return !(std::abs(static_cast<double>(got) - static_cast<double>(right)) <=
                  unit * power_below(std::abs(right))) ||
@@ -236,9 +236,9 @@ Verdict compare_exact(const Product& product, const Operand& operand, const Outp
 
 /// Random inputs: `wanted` [result_rows, columns] floats, unrounded; errors must be within tolerance, relative to the
 /// root mean square of the results or, if that is smaller, to `least_rms`.
-Verdict compare_close(const Product& product, const Operand& operand, const Output& output, const Buffer& wanted,
-                      const Output* scales, ThreadPool& pool, double least_rms) {
-  const Result result(product, operand, output, scales);
+Verdict compare_close(const Result& result, const Buffer& wanted, ThreadPool& pool, double least_rms) {
+  const Product& product = result.product;
+  const Operand& operand = result.operand;
   const double unit = std::ldexp(1, 1 - significand_bits(operand.type.dtype));  // last place of 1.0
   const std::vector<int64_t> terms = result_terms(product, operand);
   const std::map<int64_t, Scope> scopes = scopes_of(result, terms, wanted.as<float>(), least_rms, pool);
@@ -250,7 +250,8 @@ Verdict compare_close(const Product& product, const Operand& operand, const Outp
       error = got == round_to(operand.type.dtype, right) ? 0 : std::numeric_limits<double>::infinity();
     double ulp = unit * power_below(std::max(std::abs(right), scope.floor));  // 0 where the reference is all zeros
     double limit = scope.limit.ulps;
-    if (scales) {  // of what is rounded, down to subnormals; sums are as far off as the largest that shares the scale
+    if (result.scales) {  // of what is rounded, down to subnormals; sums are as far off as the largest that shares the
+                          // scale
       ulp = std::max(unit * power_below(std::abs(right / scale)), kLeastFp8) * static_cast<double>(scale);
       const double of_sums = std::ldexp(limit - kUlpsOneRounding, -significand_bits(operand.type.dtype));
       limit = kUlpsBesideTie + of_sums * kMostFp8 * static_cast<double>(scale) / ulp;
@@ -289,17 +290,14 @@ Tolerance tolerance(const Product& product, const Operand& result, int64_t terms
 
 Verdict compare_exact(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
   return of_all_results(product, set, wanted,
-                        [&](const Operand& operand, const Output& output, const Buffer& right, const Output* scales) {
-                          return compare_exact(product, operand, output, right, scales, pool);
-                        });
+                        [&](const Result& result, const Buffer& right) { return compare_exact(result, right, pool); });
 }
 
 Verdict compare_close(const Product& product, const OperandSet& set, const Reference& wanted, ThreadPool& pool) {
-  return of_all_results(product, set, wanted,
-                        [&](const Operand& operand, const Output& output, const Buffer& right, const Output* scales) {
-                          return compare_close(product, operand, output, right, scales, pool,
-                                               operand.matrix == LayerMatrix::dweights ? wanted.dweights_rms : 0);
-                        });
+  return of_all_results(product, set, wanted, [&](const Result& result, const Buffer& right) {
+    const double least_rms = result.operand.matrix == LayerMatrix::dweights ? wanted.dweights_rms : 0;
+    return compare_close(result, right, pool, least_rms);
+  });
 }
 
 std::optional<int64_t> first_difference(const Output& output, std::span<const std::byte> earlier) {

@@ -66,11 +66,6 @@ void lay_out(const Product& product, const CpuKnobs& knobs, std::vector<Task>& t
         tasks.push_back({.expert = expert, .row = row, .column = column});
 }
 
-/// A part of an operand: of its M or N [first, first + count), of K [from, from + depth).
-struct Part {
-  int64_t expert, first, count, from, depth;
-};
-
 /// Panels of Width of the part's M or N: [depth, Width] each, `pitch` floats from one to the next. What fills the last
 /// has no meaning. Where K is contiguous, it is transposed in squares of 4 x 4, which may reach beyond depth.
 template <int64_t Width>

@@ -30,6 +30,11 @@ struct Matrices {
   float* dweights = nullptr;   // [slots], the same
 };
 
+/// A part of an operand: of its M or N [first, first + count), of K [from, from + depth).
+struct Part {
+  int64_t expert, first, count, from, depth;
+};
+
 /// An operand in memory. Rows and columns are an expert's, by the operand's own axes.
 struct Input {
   const Product& product;

@@ -16,11 +16,6 @@ namespace {
 // Of D and of K at a time. Loops over fewer columns would be unrolled before they could be vectorised.
 constexpr int64_t kRows = 256, kColumns = 32, kDepth = 512;
 
-/// Elements of an operand, weighted and scaled: of its M or N [first, first + count), of K [from, from + depth).
-struct Part {
-  int64_t expert, first, count, from, depth;
-};
-
 /// Element (i, k) of the part goes to target[i * pitch + k * step].
 void to_doubles(const Input& input, const Part& part, int64_t pitch, int64_t step, double* target) {
   const bool k_major = is_k_major(input.operand);
