@@ -81,7 +81,7 @@ TunedTable picked(TunedTable table, const ExportOptions& options, const Terminal
 }
 
 // Servers run up and down with one sorting of the rows, vLLM with one configuration: those of a pack are joined.
-TunedTable joined(const TunedTable& table, const std::optional<JournalContents>& journal, const ExportOptions& options,
+TunedTable joined(const TunedTable& table, const std::optional<JournalContents>& journal, Server server,
                   const Terminal& terminal) {
   if (!has_pairs(table)) return table;
   const auto stay_apart = [&](const std::string& why) {
@@ -90,10 +90,8 @@ TunedTable joined(const TunedTable& table, const std::optional<JournalContents>&
   };
   if (!table.choices.empty()) return stay_apart("the table's robust choices are exported");
   if (!journal) return stay_apart("name the journal of the run with --journal");
-  const std::vector<std::string> shared =
-      options.format == "vllm" ? std::vector<std::string>() : std::vector<std::string>{"BLOCK_SIZE_M"};
   std::vector<std::string> notes;
-  TunedTable result = with_joint_winners(table, *journal, shared, notes);
+  TunedTable result = with_joint_winners(table, *journal, shared_knobs(server), notes);
   for (const std::string& sentence : notes) note(terminal, sentence);
   return result;
 }
@@ -110,7 +108,7 @@ Export serve(Server server, const TunedTable& table, const ExportOptions& option
   }
   const std::optional<JournalContents> journal = find_journal(options.journal, options.table, table, catalog, terminal);
   request.journal = journal ? &*journal : nullptr;
-  Export result = export_serving(server, joined(table, journal, options, terminal), request);
+  Export result = export_serving(server, joined(table, journal, server, terminal), request);
   for (const fs::path& base : request.bases)
     if (!fs::is_directory(base) && std::ranges::none_of(result.files, [&](const ExportedFile& file) {
           return fs::path(file.name).filename() == base.filename();

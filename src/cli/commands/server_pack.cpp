@@ -91,17 +91,11 @@ std::string list_text(const std::set<int64_t>& values) { return fmt::format("{}"
 // The rows as pack_triton.py reads them: a line each.
 std::string candidates_text(const std::vector<TriedRow>& rows) {
   std::vector<std::string> lines;
-  for (const TriedRow& one : rows)
-    lines.push_back(Json{
-        {"knobs",
-         {{kBlockM, one.row.block_m},
-          {kBlockN, one.row.block_n},
-          {kBlockK, one.row.block_k},
-          {kGroupM, one.row.group_m},
-          {kWarps, one.row.warps},
-          {kStages, one.row.stages}}},
-        {"tokens",
-         one.tokens}}.dump());
+  for (const TriedRow& one : rows) {
+    Json knobs = Json::object();
+    for (const auto& [knob, value] : kRowKnobs) knobs[knob] = one.row.*value;
+    lines.push_back(Json{{"knobs", std::move(knobs)}, {"tokens", one.tokens}}.dump());
+  }
   return fmt::format("[{}]\n", fmt::join(lines, ",\n"));
 }
 

@@ -306,9 +306,7 @@ Export export_serving(Server server, const TunedTable& table, const ServingReque
                 "tune on a GPU, or export with --format csv or markdown");
   Export result;
   tell_meaning(table, program, result.notes);
-  std::vector<std::string> left_out;
-  const std::vector<ServingLayer> layers = serving_layers(table, left_out);
-  result.notes.insert(result.notes.end(), left_out.begin(), left_out.end());
+  const std::vector<ServingLayer> layers = serving_layers(table, result.notes);
   const ServingTimes times(request.measured ? *request.measured : table, request);
   for (const ServingLayer& layer : layers) write_layer({server, table, layer, request, times}, result);
   if (result.files.empty()) throw nothing_fits(server, result.notes);
