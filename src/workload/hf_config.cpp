@@ -13,9 +13,31 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// A size, its option, and the fields that hold it, in order: the first that exists counts. Names of `synonyms` all mean
-// the same, others don't: a config may have a dense layer's intermediate_size beside the experts' own. 'top_k' is not
-// among them: it is a setting of sampling.
+// Fields that hold a size, in order: the first that exists counts. 'top_k' is not among them: it is a setting of
+// sampling.
+const Names kExperts = {"n_routed_experts",  "num_moe_experts", "moe_num_primary_experts",   "num_experts",
+                        "num_local_experts", "moe_num_experts", "ffn_config.moe_num_experts"};
+const Names kTopK = {"num_experts_per_tok",
+                     "moe_router_topk",
+                     "moe_num_active_primary_experts",
+                     "n_activated_experts",
+                     "num_experts_per_token",
+                     "experts_per_token",
+                     "moe_k",
+                     "moe_topk",
+                     "moe_top_k",
+                     "top_k_experts",
+                     "ffn_config.moe_top_k"};
+const Names kHidden = {
+    "moe_hidden_size", "routed_expert_hidden_size", "moe_latent_size", "hidden_size", "d_model", "dim", "n_embd"};
+const Names kIntermediate = {"moe_intermediate_size",  "expert_intermediate_size",
+                             "expert_hidden_dim",      "moe_ffn_hidden_size",
+                             "moe_inter_dim",          "expert_inner_dim",
+                             "expert_ffn_hidden_size", "ffn_config.ffn_hidden_size",
+                             "intermediate_size",      "n_inner"};
+
+// A size, its option and its fields. Names of `synonyms` all mean the same, others don't: a config may have a dense
+// layer's intermediate_size beside the experts' own.
 struct Wanted {
   const char *what, *option;
   int64_t Model::*size;
@@ -24,35 +46,10 @@ struct Wanted {
   Names names;
 };
 const Wanted kWanted[] = {
-    {"the number of experts",
-     "--experts",
-     &Model::experts,
-     kMaxExperts,
-     true,
-     {"n_routed_experts", "num_moe_experts", "moe_num_primary_experts", "num_experts", "num_local_experts",
-      "moe_num_experts", "ffn_config.moe_num_experts"}},
-    {"the experts a token picks",
-     "--top-k",
-     &Model::top_k,
-     kMaxExperts,
-     true,
-     {"num_experts_per_tok", "moe_router_topk", "moe_num_active_primary_experts", "n_activated_experts",
-      "num_experts_per_token", "experts_per_token", "moe_k", "moe_topk", "moe_top_k", "top_k_experts",
-      "ffn_config.moe_top_k"}},
-    {"the hidden size",
-     "--hidden",
-     &Model::hidden,
-     kMaxSide,
-     false,
-     {"moe_hidden_size", "routed_expert_hidden_size", "moe_latent_size", "hidden_size", "d_model", "dim", "n_embd"}},
-    {"the intermediate size of an expert",
-     "--intermediate",
-     &Model::intermediate,
-     kMaxSide,
-     false,
-     {"moe_intermediate_size", "expert_intermediate_size", "expert_hidden_dim", "moe_ffn_hidden_size", "moe_inter_dim",
-      "expert_inner_dim", "expert_ffn_hidden_size", "ffn_config.ffn_hidden_size", "intermediate_size", "n_inner"}}};
-const Names& kExperts = kWanted[0].names;
+    {"the number of experts", "--experts", &Model::experts, kMaxExperts, true, kExperts},
+    {"the experts a token picks", "--top-k", &Model::top_k, kMaxExperts, true, kTopK},
+    {"the hidden size", "--hidden", &Model::hidden, kMaxSide, false, kHidden},
+    {"the intermediate size of an expert", "--intermediate", &Model::intermediate, kMaxSide, false, kIntermediate}};
 
 // Parts that hold a whole text model, and parts that hold the fields of its experts alone.
 const Names kText = {"text_config", "thinker_config", "language_config", "llm_config", "text"};
@@ -369,7 +366,7 @@ std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string
   std::vector<std::pair<Model, std::string>> kinds;
   if (const auto blocks = field(scopes[0], "block_configs"); blocks && blocks->value().is_array())
     each(*blocks, [&](const JsonAt& block) {
-      if (!first_field({block}, kExperts) && !first_field({block}, kWanted[1].names)) return;
+      if (!first_field({block}, kExperts) && !first_field({block}, kTopK)) return;
       Scopes inside = {block};
       inside.insert(inside.end(), scopes.begin(), scopes.end());
       add_kinds(inside, config, model, given, block.where().substr(block.where().rfind(' ') + 1), kinds);
