@@ -164,9 +164,7 @@ std::string kernels_text(const std::vector<ListedKernel>& kernels, const Style& 
     if (i == 0 || kernels[i - 1].target != kernel.target || kernels[i - 1].cell != kernel.cell) {
       std::vector<std::string> heading = cell_heading(kernel.cell);
       heading.back() = kernel.target + ", " + heading.back();
-      Grid grid{{{"candidate"}, {"result"}, {"registers", true}, {"spills", true}, {"shared", true}, {"time", true}},
-                {}};
-      tables.push_back({std::move(heading), std::move(grid)});
+      tables.push_back({std::move(heading), titled("candidate|result|registers>|spills>|shared>|time>")});
     }
     tables.back().grid.rows.push_back(row_of(kernel, style.verbose));
     if (const CompileResult& result = kernel.result; result.status != Status::ok)

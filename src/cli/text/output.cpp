@@ -77,9 +77,7 @@ std::string shell_quoted(const std::string& word) {
 }
 
 std::string shell_line(const std::vector<std::string>& argv) {
-  std::string line;
-  for (const std::string& word : argv) line += (line.empty() ? "" : " ") + shell_quoted(word);
-  return line;
+  return fmt::format("{}", fmt::join(mapped(argv, shell_quoted), " "));
 }
 
 std::string headed_tables_text(const std::vector<HeadedTable>& tables, const Style& style) {
