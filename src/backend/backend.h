@@ -1,6 +1,5 @@
 // Where candidates run: the interface that CUDA, the cpu, the worker process and the tests' fake implement.
 #pragma once
-#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>

@@ -1,7 +1,6 @@
 // The results of each layer: winners, times, rates and ratios.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <tuple>
 
 #include "base/group.h"

@@ -1,8 +1,6 @@
 // Which options have an effect on which requests: the list, and what is said about it.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/text/units.h"
 #include "cli/options/options.h"

@@ -10,7 +10,6 @@
 #include "base/group.h"
 #include "base/text/units.h"
 #include "record/table/table.h"
-#include "tune/layers.h"
 #include "tune/rounds.h"
 
 namespace moetune {

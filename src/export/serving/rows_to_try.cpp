@@ -1,6 +1,5 @@
 // Which rows of the servers' kernel are worth compiling for a layer.
 #include <algorithm>
-#include <array>
 
 #include "export/serving/serving.h"
 #include "variant/variant.h"
