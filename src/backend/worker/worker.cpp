@@ -76,18 +76,10 @@ Json perform(const JsonAt& request, const BackendFactory& factory, const DeviceL
   Backend* backend = served.backend.get();
   if (!backend) throw Error(Exit::bug, fmt::format("the worker was asked to {} before hello", call));
   if (call == "compile") return compile(request, served);
-  if (call == "load") {
-    backend->load(problem_from_json(request["problem"]));
-    return true;
-  }
-  if (call == "load_layer") {
-    backend->load_layer(problem_from_json(request["problem"]), problem_from_json(request["down"]));
-    return true;
-  }
-  if (call == "references") {
-    backend->make_references();
-    return true;
-  }
+  const auto problem = [&](const char* part) { return problem_from_json(request[part]); };
+  if (call == "load") return backend->load(problem("problem")), true;
+  if (call == "load_layer") return backend->load_layer(problem("problem"), problem("down")), true;
+  if (call == "references") return backend->make_references(), true;
   const auto contender = [&] { return contender_from_json(request["contender"], served.catalog); };
   if (call == "verify") return to_json(backend->verify(contender()));
   if (call == "repeat") return to_json(backend->repeat(contender(), request["seconds"].number()));
