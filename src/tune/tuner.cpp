@@ -276,8 +276,8 @@ std::optional<Entry> tune_cell(Run& run, size_t index) {
   CellRun state = open_cell(run, run.request.cells[index]);
   take_over_trials(run, state);
   set_end(run, state);
-  tell(run, CellStarted{index, run.request.cells.size(), &state.problem, state.cell, state.planned,
-                        std::ssize(state.trials), run.device});
+  tell(run,
+       CellStarted{index, run.request.cells.size(), state.cell, state.planned, std::ssize(state.trials), run.device});
   Entry entry = new_entry(state);
   try {
     if (!load(run, state, entry)) return entry;

@@ -34,7 +34,6 @@ struct TuneRequest {
 
 struct CellStarted {
   size_t index, count;  // which of how many cells
-  const Problem* problem;
   const Cell* cell;
   int64_t planned;    // trials at most
   int64_t resumed;    // of those, known from the journal

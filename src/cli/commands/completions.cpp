@@ -49,7 +49,7 @@ class Completions {
   // Values behind `assigned`, which is "--name=" or nothing.
   void add_values(const DeclaredOption& option, const std::string& assigned) {
     const std::string value = typed_.substr(assigned.size());
-    const std::string before = option.is_list ? value.substr(0, value.rfind(',') + 1) : "";
+    const std::string before = option.repeated && !option.names.empty() ? value.substr(0, value.rfind(',') + 1) : "";
     for (const std::string& word : option.words) add(assigned + before + word);
     if (option.files) add_files(value, assigned);
   }

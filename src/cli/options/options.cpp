@@ -131,14 +131,13 @@ bool takes_files(const std::string& placeholder) {
 }
 
 DeclaredOption declared_option(const CLI::Option& option, const WordSource& words) {
-  const bool positional = option.get_positional(), repeated = option.get_expected_max() > 1;
+  const bool positional = option.get_positional();
   std::string placeholder = positional ? option.get_name(true) : option.get_type_name();
   if (!positional && option.get_expected_max() == 0) placeholder.clear();  // a flag
   return {.names = names_of(option),
           .placeholder = placeholder,
           .help = option.get_description(),
-          .repeated = repeated,
-          .is_list = repeated && !positional,
+          .repeated = option.get_expected_max() > 1,
           .files = positional ? !words : takes_files(placeholder),
           .words = words ? words() : std::vector<std::string>()};
 }

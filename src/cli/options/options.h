@@ -79,8 +79,7 @@ struct Request {
 struct DeclaredOption {
   std::vector<std::string> names;       // "-o", "--output"; empty for an argument
   std::string placeholder, help;        // placeholder: "FILE"; empty for a flag
-  bool repeated = false;                // may be given more than once, or is several arguments
-  bool is_list = false;                 // values may be joined by commas
+  bool repeated = false;                // is several arguments, or an option whose values commas may join
   bool files = false;                   // takes names of files
   std::vector<std::string> words = {};  // takes these
 };
