@@ -149,23 +149,28 @@ CellFinding confirm_cell(CellCheck& one, const CheckRequest& request) {
 }
 
 // A check under way: every cell once, then the suspects, then the mean.
-class Checking {
- public:
-  Checking(const CheckRequest& request, Backend& backend, const std::function<void(const CellFinding&)>& listen,
-           const std::atomic<bool>& stop)
-      : request_(request), backend_(backend), listen_(listen), stop_(stop) {}
+struct Checking {
+  const CheckRequest& request;
+  Backend& backend;
+  const std::function<void(const CellFinding&)>& listen;
+  const std::atomic<bool>& stop;
+  const double threshold = std::log1p(request.threshold);
+  const Clock::time_point end = end_of_budget(request.time_budget);
+  std::vector<CellCheck> cases = {};
+  std::map<std::string, int> counts = {};  // of a cell's entries, by its id
+  size_t screened = 0;                     // cells
 
   CheckResult run(const TunedTable& table) {
     for (const Entry& entry : table.entries) {
       if (!entry.skipped.empty()) continue;
-      cases_.push_back({.entry = &entry});
-      ++counts_[id(entry.cell)];
+      cases.push_back({.entry = &entry});
+      ++counts[id(entry.cell)];
     }
     try {
       screen_all();
       confirm_all();
     } catch (...) {
-      for (CellCheck& one : cases_)
+      for (CellCheck& one : cases)
         if (one.finding.rounds > 0) tell(one);  // unconfirmed: another cell's error came first
       throw;
     }
@@ -174,11 +179,10 @@ class Checking {
     return result;
   }
 
- private:
   template <typename Work>
   void timed(CellCheck& one, size_t left, Work work) {
-    if (request_.time_budget > 0) {
-      const auto share = (end_ - Clock::now()) / static_cast<int64_t>(left);
+    if (request.time_budget > 0) {
+      const auto share = (end - Clock::now()) / static_cast<int64_t>(left);
       one.limits.end = Clock::now() + share;
       const double seconds = std::chrono::duration<double>(share).count();
       one.limits.quiet.wait = std::clamp(seconds, 0.0, one.limits.quiet.wait);
@@ -190,17 +194,17 @@ class Checking {
   }
 
   void screen_all() {
-    for (size_t i = 0; i < cases_.size() && !stop_; ++i) {
-      CellCheck& one = cases_[i];
+    for (size_t i = 0; i < cases.size() && !stop; ++i) {
+      CellCheck& one = cases[i];
       one.finding.cell = one.entry->cell;
       one.finding.candidate = text(one.entry->candidate);
-      if (counts_[id(one.entry->cell)] > 1) one.finding.kernel = one.entry->candidate.variant->name;
-      one.limits = {.threshold = threshold_,
-                    .patience = request_.patience,
-                    .quiet = {.wait = request_.wait, .stop = &stop_},
-                    .stop = &stop_};
-      timed(one, cases_.size() - i, [&] { return screen_cell(one, backend_, request_); });
-      screened_ = i + 1;
+      if (counts[id(one.entry->cell)] > 1) one.finding.kernel = one.entry->candidate.variant->name;
+      one.limits = {.threshold = threshold,
+                    .patience = request.patience,
+                    .quiet = {.wait = request.wait, .stop = &stop},
+                    .stop = &stop};
+      timed(one, cases.size() - i, [&] { return screen_cell(one, backend, request); });
+      screened = i + 1;
       if (!one.suspect && one.finding.finding != Finding::improved) tell(one);
     }
     discover();
@@ -210,11 +214,11 @@ class Checking {
   void discover() {
     std::vector<double> slower, faster;
     std::vector<CellCheck*> measured;
-    for (CellCheck& one : cases_) {
+    for (CellCheck& one : cases) {
       if (one.finding.rounds == 0) continue;
       const Estimate change = change_of_ratio(one.rounds, *one.lineup);
-      slower.push_back(chance_of_slowdown(one.rounds, *one.lineup, threshold_));
-      faster.push_back(chance_of_speedup(change, threshold_));
+      slower.push_back(chance_of_slowdown(one.rounds, *one.lineup, threshold));
+      faster.push_back(chance_of_speedup(change, threshold));
       measured.push_back(&one);
     }
     const std::vector<bool> slowed = discoveries(slower, kFalseDiscoveries),
@@ -226,7 +230,7 @@ class Checking {
         one.finding.reason += fmt::format("; among {} cells, chance explains such a slowdown", measured.size());
       }
       if (one.finding.finding == Finding::improved && !sped[i]) {
-        const bool wide = half_width(change_of_ratio(one.rounds, *one.lineup)) > threshold_;
+        const bool wide = half_width(change_of_ratio(one.rounds, *one.lineup)) > threshold;
         one.finding.finding = wide ? Finding::inconclusive : Finding::equivalent;
         if (wide) one.finding.remedy = Remedy::rounds;
         one.finding.reason += fmt::format("; among {} cells, chance explains such a speedup", measured.size());
@@ -236,20 +240,20 @@ class Checking {
   }
 
   void confirm_all() {
-    auto left = static_cast<size_t>(std::ranges::count_if(cases_, &CellCheck::suspect));
-    for (CellCheck& one : cases_) {
+    auto left = static_cast<size_t>(std::ranges::count_if(cases, &CellCheck::suspect));
+    for (CellCheck& one : cases) {
       if (!one.suspect) continue;
-      if (!stop_) timed(one, left, [&] { return confirm_cell(one, request_); });
+      if (!stop) timed(one, left, [&] { return confirm_cell(one, request); });
       --left;
       tell(one);
     }
   }
 
   CheckResult result_of() {
-    CheckResult result{.threshold = request_.threshold};
-    if (request_.against) result.against = request_.against->name;
-    for (size_t i = 0; i < screened_; ++i) result.findings.push_back(cases_[i].finding);
-    result.mean = mean_of(result.findings, threshold_);
+    CheckResult result{.threshold = request.threshold};
+    if (request.against) result.against = request.against->name;
+    for (size_t i = 0; i < screened; ++i) result.findings.push_back(cases[i].finding);
+    result.mean = mean_of(result.findings, threshold);
     return result;
   }
 
@@ -258,16 +262,16 @@ class Checking {
     const auto regressed = [](const CellFinding& finding) { return finding.finding == Finding::regressed; };
     if (std::ranges::any_of(result.findings, regressed)) return;
     std::vector<CellFinding> again;
-    for (size_t i = 0; i < screened_ && !stop_; ++i) {
-      CellCheck& one = cases_[i];
+    for (size_t i = 0; i < screened && !stop; ++i) {
+      CellCheck& one = cases[i];
       if (!has_part_in_mean(one.finding)) continue;
-      again.push_back(guarded(one, request_, [&] {
-        const Rounds fresh = measure_set(make_problem(one.entry->cell), *one.lineup, request_, one.limits, false);
+      again.push_back(guarded(one, request, [&] {
+        const Rounds fresh = measure_set(make_problem(one.entry->cell), *one.lineup, request, one.limits, false);
         return judge_rounds(one.finding, fresh, *one.lineup, false, one.limits);
       }));
     }
-    const std::optional<MeanFinding> mean = mean_of(again, threshold_);
-    if (stop_ || !mean || mean->cells < result.mean->cells)
+    const std::optional<MeanFinding> mean = mean_of(again, threshold);
+    if (stop || !mean || mean->cells < result.mean->cells)
       result.mean->finding = Finding::inconclusive;
     else if (mean->finding != Finding::regressed)
       result.mean = mean;
@@ -276,18 +280,8 @@ class Checking {
   void tell(CellCheck& one) {
     if (one.done) return;
     one.done = true;
-    if (listen_) listen_(one.finding);
+    if (listen) listen(one.finding);
   }
-
-  const CheckRequest& request_;
-  Backend& backend_;
-  const std::function<void(const CellFinding&)>& listen_;
-  const std::atomic<bool>& stop_;
-  const double threshold_ = std::log1p(request_.threshold);
-  const Clock::time_point end_ = end_of_budget(request_.time_budget);
-  std::vector<CellCheck> cases_;
-  std::map<std::string, int> counts_;  // of a cell's entries, by its id
-  size_t screened_ = 0;                // cells
 };
 
 }  // namespace
@@ -301,7 +295,7 @@ void require_comparable(const TunedTable& table, const DeviceInfo& device) {
 
 CheckResult check(const TunedTable& table, Backend& backend, const CheckRequest& request,
                   const std::function<void(const CellFinding&)>& listen, const std::atomic<bool>& stop) {
-  return Checking(request, backend, listen, stop).run(table);
+  return Checking{request, backend, listen, stop}.run(table);
 }
 
 }  // namespace moetune
