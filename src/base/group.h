@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <type_traits>
 #include <vector>
 
@@ -13,6 +14,14 @@ auto mapped(const Items& items, Make make) {
   using Made = std::remove_cvref_t<std::invoke_result_t<Make, decltype(*std::begin(items))>>;
   std::vector<std::conditional_t<std::is_void_v<To>, Made, To>> list;
   for (const auto& item : items) list.emplace_back(std::invoke(make, item));
+  return list;
+}
+
+/// The items for which `holds`, a function or a member, says so, in their order.
+template <typename Items, typename Holds>
+auto filtered(const Items& items, Holds holds) {
+  std::vector<std::ranges::range_value_t<Items>> list;
+  std::ranges::copy_if(items, std::back_inserter(list), holds);
   return list;
 }
 

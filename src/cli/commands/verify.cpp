@@ -112,12 +112,6 @@ void add_candidates(CellWork& work, const VerifyOptions& options, const Problem&
   if (work.entrants.empty()) add("default", default_candidate(source.space(), problem, device));
 }
 
-std::vector<EntrantResult> failures(const Verdicts& verdicts) {
-  std::vector<EntrantResult> failed;
-  std::ranges::copy_if(verdicts.findings, std::back_inserter(failed), is_failed);
-  return failed;
-}
-
 // "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result; interrupted."
 std::string answer(const Verdicts& verdicts, const std::vector<EntrantResult>& failed) {
   const int64_t pruned = std::ranges::count_if(verdicts.findings, is_pruned);
@@ -194,7 +188,7 @@ Json to_json(const EntrantResult& finding, const DeviceOptions& device) {
 // For people: everything where there is little, else what failed; what was pruned and why; the reasons of failures and
 // how to repeat them; the answer in a sentence, last.
 std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const Style& style) {
-  const std::vector<EntrantResult> failed = failures(verdicts);
+  const std::vector<EntrantResult> failed = filtered(verdicts.findings, is_failed);
   std::string text = headed_tables_text(
       tables_of(verdicts.findings.size() <= kFew ? verdicts.findings : failed, style.verbose), style);
   if (!verdicts.pruned.empty()) text += (text.empty() ? "" : "\n") + grid_text(pruned_grid(verdicts.pruned), style);
@@ -205,7 +199,7 @@ std::string summary(const Verdicts& verdicts, const DeviceOptions& device, const
 
 std::string markdown(const Verdicts& verdicts, const Style& style) {
   return headed_tables_text(tables_of(verdicts.findings, style.verbose), style) +
-         bullets(mapped(failures(verdicts), reason_of), style) + cut_short(fault_of(verdicts));
+         bullets(mapped(filtered(verdicts.findings, is_failed), reason_of), style) + cut_short(fault_of(verdicts));
 }
 
 // Standard output first: it needs no disk.

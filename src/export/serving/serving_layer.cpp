@@ -63,10 +63,8 @@ bool same_file(const ServingLayer& a, const ServingLayer& b) {
 }
 
 std::vector<const RobustChoice*> choices_of(const Group& group, Projection projection) {
-  std::vector<const RobustChoice*> found;
-  for (const RobustChoice* choice : group.choices)
-    if (choice->shape().layer.projection == projection) found.push_back(choice);
-  return found;
+  return filtered(group.choices,
+                  [&](const RobustChoice* choice) { return choice->shape().layer.projection == projection; });
 }
 
 // The choices of each projection: those of its fused shape, or of its first.

@@ -32,10 +32,7 @@ bool equal(const Entry& a, const Entry& b, const TunedTable& table) {
 }
 
 std::vector<RobustChoice> choices_of(const TunedTable& table, const Shape& shape) {
-  std::vector<RobustChoice> choices;
-  std::ranges::copy_if(table.choices, std::back_inserter(choices),
-                       [&](const RobustChoice& choice) { return choice.shape() == shape; });
-  return choices;
+  return filtered(table.choices, [&](const RobustChoice& choice) { return choice.shape() == shape; });
 }
 
 std::vector<std::string> sweep_of(const TunedTable& table) {

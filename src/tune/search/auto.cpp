@@ -205,9 +205,7 @@ class Auto final : public Strategy {
     const double best = all.empty() ? 0 : all.front().second->racer.median;
     std::vector<Near> nears;
     for (const VariantPtr& variant : domain_->variants()) {
-      Ranked own;
-      for (const auto& one : all)
-        if (one.first->variant->name == variant->name) own.push_back(one);
+      const Ranked own = filtered(all, [&](const auto& one) { return one.first->variant->name == variant->name; });
       if (!own.empty() && own.front().second->racer.median < best + std::log(kRivalVariant))
         nears.push_back(look_near(own, best));
     }

@@ -28,10 +28,9 @@ int closest(const std::vector<int>& values, const Knob& knob, int value) {
 
 // Values that a step leads to: the next ones of numbers, any other of words.
 std::vector<int> steps_from(const std::vector<int>& values, const Knob& knob, int value) {
-  std::vector<int> steps;
-  for (const int other : values)
-    if (other != value && (!knob.words.empty() || distance(values, value, other) == 1)) steps.push_back(other);
-  return steps;
+  return filtered(values, [&](int other) {
+    return other != value && (!knob.words.empty() || distance(values, value, other) == 1);
+  });
 }
 
 }  // namespace
@@ -160,10 +159,7 @@ std::vector<VariantPtr> Domain::variants() const { return mapped(space_.variants
 std::optional<std::vector<Candidate>> Domain::all(int64_t most) const {
   if (!only_.empty()) {
     if (std::ssize(only_) > most) return std::nullopt;
-    std::vector<Candidate> result;
-    std::ranges::copy_if(only_, std::back_inserter(result),
-                         [this](const Candidate& candidate) { return has(candidate); });
-    return result;
+    return filtered(only_, [this](const Candidate& candidate) { return has(candidate); });
   }
   if (!is_listable(space_, device_, most)) return std::nullopt;
   return enumerate(space_, shape_, device_).legal;

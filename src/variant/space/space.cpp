@@ -108,10 +108,8 @@ Candidate candidate_at(const VariantSpace& space, int64_t index) {
 
 // The parts of a space that a device can run.
 std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const DeviceInfo& device) {
-  std::vector<const VariantSpace*> parts;
-  for (const VariantSpace& part : space.variants)
-    if (part.variant->device == device.kind) parts.push_back(&part);
-  return parts;
+  return filtered(pointers_to(space.variants),
+                  [&](const VariantSpace* part) { return part->variant->device == device.kind; });
 }
 
 // The candidate of that number. It counts once: "most" may come to a value that the list has anyway.
