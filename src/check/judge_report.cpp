@@ -141,9 +141,7 @@ std::vector<std::string> reasons(const CheckResult& result) {
   for (const CellFinding& finding : result.findings)
     if (is_no(finding.finding) || is_open(finding.finding) || is_slower_machine(finding)) told.push_back(&finding);
   std::ranges::stable_sort(told, std::greater(), [](const CellFinding* finding) { return severity(*finding); });
-  std::vector<std::string> texts;
-  for (const CellFinding* finding : told) texts.push_back(fmt::format("{}: {}", finding_id(*finding), finding->reason));
-  return texts;
+  return mapped(told, [](const CellFinding* one) { return fmt::format("{}: {}", finding_id(*one), one->reason); });
 }
 
 std::string mean_text(const CheckResult& result) {

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <utility>
 
+#include "base/group.h"
 #include "base/text/text.h"
 #include "base/text/units.h"
 
@@ -94,12 +95,9 @@ std::string stacked(const Grid& grid, int columns) {
 }
 
 std::string table_of(const Grid& grid, std::string (*shown)(std::string_view)) {
-  std::vector<std::vector<std::string>> lines(1);
-  for (const Column& column : grid.columns) lines[0].push_back(shown(column.title));
-  for (const std::vector<std::string>& row : grid.rows) {
-    lines.emplace_back();
-    for (const std::string& text : row) lines.back().push_back(shown(text));
-  }
+  std::vector<std::vector<std::string>> lines = {mapped(grid.columns, &Column::title)};
+  std::ranges::copy(grid.rows, std::back_inserter(lines));
+  for (std::vector<std::string>& line : lines) line = mapped(line, shown);
   std::vector<size_t> widths(grid.columns.size(), 3);
   for (const std::vector<std::string>& line : lines)
     for (size_t i = 0; i < line.size(); ++i)

@@ -194,11 +194,10 @@ Grid grid_of(const Json& items) {
       const auto known = [&](const Column& column) { return column.title == field.key(); };
       if (std::ranges::none_of(grid.columns, known)) grid.columns.push_back({field.key(), field.value().is_number()});
     }
-  for (const Json& item : items) {
-    grid.rows.emplace_back();
-    for (const Column& column : grid.columns)
-      grid.rows.back().push_back(item.contains(column.title) ? cell_text(item[column.title]) : "");
-  }
+  for (const Json& item : items)
+    grid.rows.push_back(mapped(grid.columns, [&](const Column& column) {
+      return item.contains(column.title) ? cell_text(item[column.title]) : "";
+    }));
   return grid;
 }
 

@@ -65,8 +65,7 @@ Workers open_on(WorkerOptions worker, const Sharing& sharing) {
 
 std::vector<std::string> arch_names(const std::vector<std::string>& given, const std::vector<std::string>& otherwise) {
   std::vector<std::string> names;
-  for (const std::string& word : list_words(given, "--arch", otherwise))
-    if (const std::string name = arch(device_of_arch(word)); !contains(names, name)) names.push_back(name);
+  for (const std::string& word : list_words(given, "--arch", otherwise)) add_once(names, arch(device_of_arch(word)));
   return names;
 }
 
