@@ -40,17 +40,11 @@ void require_same_request(const JournalHeader& a, const JournalHeader& b, const 
   require("seed", a.seed, b.seed);
 }
 
-std::vector<std::string> sweep_of(const JournalHeader& header) {
-  std::vector<std::string> sweep = header.sweep;
-  for (const Cell& cell : header.cells) sweep.push_back(id(cell));
-  return sweep;
-}
-
 JournalHeader joined_header(const std::vector<JournalHeader>& headers) {
   std::map<std::string, Cell> cells;
   std::vector<std::vector<std::string>> sweeps;
   for (const JournalHeader& header : headers) {
-    sweeps.push_back(sweep_of(header));
+    sweeps.insert(sweeps.end(), {header.sweep, mapped(header.cells, id)});
     for (const Cell& cell : header.cells) cells.emplace(id(cell), cell);
   }
   JournalHeader joined = headers.at(0);

@@ -35,12 +35,6 @@ std::vector<RobustChoice> choices_of(const TunedTable& table, const Shape& shape
   return filtered(table.choices, [&](const RobustChoice& choice) { return choice.shape() == shape; });
 }
 
-std::vector<std::string> sweep_of(const TunedTable& table) {
-  std::vector<std::string> sweep = table.sweep;
-  for (const Entry& entry : table.entries) sweep.push_back(id(entry.cell));
-  return sweep;
-}
-
 void put_in_order(TunedTable& table, const std::vector<std::string>& sweep) {
   std::map<std::string, size_t> places;
   for (const std::string& cell : sweep) places.emplace(cell, places.size());
@@ -172,7 +166,7 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
   for (const TunedTable& table : tables) {
     require_mergeable("tables", {bare.device, bare.environment, bare.regime},
                       {table.device, table.environment, table.regime});
-    sweeps.push_back(sweep_of(table));
+    sweeps.insert(sweeps.end(), {table.sweep, mapped(table.entries, [](const Entry& one) { return id(one.cell); })});
     for (const Entry& entry : table.entries) {
       const std::string cell = id(entry.cell);
       const auto [place, fresh] = places.emplace(cell, merged.table.entries.size());
