@@ -381,21 +381,16 @@ def _activated(hidden, activation, interleaved):
     return getattr(torch.nn.functional, activation)(gate) * up
 
 
-def _steps(folder, dy, w, h, m_sizes, gather_indices, topk_weights, top_k, fusion):
-    """dH, X and the gradient of the weights: dx of down with the gradients of gate and up."""
-    rows = gather_indices.numel()
-    dh, x = _result(h, h.shape, False), _result(h, (rows, w.shape[2]), False)
-    dweights = dy.new_empty(rows, dtype=torch.float32)
-    _launch(folder, "dx", fusion, w.shape, top_k, rows, dy, w, None, x, m_sizes, gather_indices, topk_weights, dweights, h,
-            dh)
-    return dh, x, dweights
-
-
 def _gradients_of_experts(ctx, dy):
+    """dx of down gives the gradients of gate and up, X and the gradient of the weights too."""
     x, up, down, h, m_sizes, gather, weights = ctx.saved_tensors
     folder, top_k, (fusion, sums, zero_rest), _ = ctx.rest
     _, needs_x, needs_up, needs_down, *_ = ctx.needs_input_grad
-    dh, hidden, dweights = _steps(folder, dy, down, h, m_sizes, gather, weights, top_k, fusion)
+    rows = gather.numel()
+    dh, hidden = _result(h, h.shape, False), _result(h, (rows, down.shape[2]), False)
+    dweights = dy.new_empty(rows, dtype=torch.float32)
+    _launch(folder, "dx", fusion, down.shape, top_k, rows, dy, down, None, hidden, m_sizes, gather, weights, dweights,
+            h, dh)
     dx = dup = ddown = None
     if needs_down:
         ddown = _dw(folder, dy, hidden, m_sizes, gather, weights, top_k, "permute_y+topk_weights")
