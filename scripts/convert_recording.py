@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Makes a recording that moetune reads of a .pt file that SGLang's expert distribution recorder dumped.
+"""Makes a recording that moetune reads of a .pt file that SGLang's expert
+distribution recorder dumped.
 
-    scripts/convert_recording.py expert_distribution_recorder_1.pt --top-k 8 -o loads.json
+    scripts/convert_recording.py recorder_1.pt --top-k 8 -o loads.json
     moetune tune --model qwen3-30b-a3b --routing trace:loads.json#20
 
-Rows of several passes are added up. --tokens says of how many tokens, where some of their choices were not recorded.
-Needs torch. Exit 0: written. 1: the file has no logical_count. 3: no torch.
+Rows of several passes are added up. --tokens says of how many tokens, where
+some of their choices were not recorded. Needs torch. Exit 0: written. 1: the
+file has no logical_count. 3: no torch.
 """
 import argparse
 import json

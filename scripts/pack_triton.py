@@ -1,31 +1,45 @@
 #!/usr/bin/env python3
-"""Makes a kernel pack (moetune tune --pack DIR) of a Triton kernel, compiled for an architecture without a GPU.
+r"""Makes a kernel pack (moetune tune --pack DIR) of a Triton kernel, compiled for
+an architecture without a GPU.
 
-    scripts/pack_triton.py -o triton-pack              # scripts/triton_moe.py over vLLM's 1,920 configurations
+    scripts/pack_triton.py -o triton-pack
     scripts/pack_triton.py -o vllm-pack --from vllm --dtype fp8-block --top-k 8
     scripts/pack_triton.py -o moe_pack.py --template my_moe.py:my_kernel
-    scripts/pack_triton.py -o mine --kernel moe_pack.py --gemm 1536,2048 --gemm 2048,768 --size experts=128 --set num_stages=3,4
-    moetune tune --pack triton-pack --variant triton_moe --strategy exhaustive --model qwen3-30b-a3b --tokens 1,64,4096
+    scripts/pack_triton.py -o mine --kernel moe_pack.py --gemm 1536,2048 \
+      --gemm 2048,768 --size experts=128 --set num_stages=3,4
+    moetune tune --pack triton-pack --variant triton_moe \
+      --strategy exhaustive --model qwen3-30b-a3b --tokens 1,64,4096
 
---from takes the kernel of an installed vLLM or SGLang as it is (or that of --kernel-file), for both GEMMs of a layer:
+--from takes the kernel of an installed vLLM or SGLang as it is (or that of
+--kernel-file), for both GEMMs of a layer:
 
-    moetune tune --pack vllm-pack --variant vllm_moe --projection up,down --permute-x --by-slot --topk-weights ...
+    moetune tune --pack vllm-pack --variant vllm_moe --projection up,down \
+      --permute-x --by-slot --topk-weights ...
 
-FILE.py of --kernel has a function describe(dtype) that says what a launch of the kernel passes; --template writes one to fill
-in, with guesses for parameters of usual names. The configurations of @triton.autotune are the candidates, with all values of
-the knobs that describe names beside; @triton.heuristics are computed. A formula for a tl.constexpr is compiled in, for the sizes
-of --gemm and --size. scripts/triton_moe.py uses all fields: computes, kernel, knobs, rules, operands, buffers and steps of
-prepare. An entry of computes may have `constants`: a dict, or a function from knobs to one (None where it has no kernel). A step
-of prepare may have `timed`: False. Candidates that differ only in values of launches share a cubin. Those that do not compile
-are left out of the pack and reported. Needs triton; configs/schema/pack.json describes what it writes, and where a moetune is
-found (MOETUNE_BINARY, PATH, build/release), it validates the pack, once before it compiles.
+FILE.py of --kernel has a function describe(dtype) that says what a launch of
+the kernel passes; --template writes one to fill in, with guesses for parameters
+of usual names. The configurations of @triton.autotune are the candidates, with
+all values of the knobs that describe names beside; @triton.heuristics are
+computed. A formula for a tl.constexpr is compiled in, for the sizes of --gemm
+and --size. scripts/triton_moe.py uses all fields: computes, kernel, knobs,
+rules, operands, buffers and steps of prepare. An entry of computes may have
+`constants`: a dict, or a function from knobs to one (None where it has no
+kernel). A step of prepare may have `timed`: False. Candidates that differ only
+in values of launches share a cubin. Those that do not compile are left out of
+the pack and reported. Needs triton; configs/schema/pack.json describes what it
+writes, and where a moetune is found (MOETUNE_BINARY, PATH, build/release), it
+validates the pack, once before it compiles.
 
-Make a pack for each architecture. One for several (--arch sm_90a,sm_80) holds the threads, shared memory and trailing
-arguments of a kernel once, and Triton often builds it in another way for each: such a kernel is there for the first of
-them alone. The pack is written, and the last sentence tells how many candidates are missing for which architecture.
+Make a pack for each architecture. One for several (--arch sm_90a,sm_80) holds
+the threads, shared memory and trailing arguments of a kernel once, and Triton
+often builds it in another way for each: such a kernel is there for the first of
+them alone. The pack is written, and the last sentence tells how many candidates
+are missing for which architecture.
 
-Exit 0: all that compiles is in the pack. 1: an architecture builds candidates in another way than the first, so that
-they are missing for it, or nothing can be launched. 2: wrong usage, or a description that lacks something. 3: no triton.
+Exit 0: all that compiles is in the pack. 1: an architecture builds candidates
+in another way than the first, so that they are missing for it, or nothing can
+be launched. 2: wrong usage, or a description that lacks something. 3: no
+triton.
 """
 import argparse
 import concurrent.futures
@@ -850,7 +864,8 @@ def parse(argv):
     here = pathlib.Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True, metavar="DIR", help="a folder that is not there yet, or empty")
-    parser.add_argument("--kernel", type=pathlib.Path, default=here / "triton_moe.py", metavar="FILE.py")
+    parser.add_argument("--kernel", type=pathlib.Path, default=here / "triton_moe.py", metavar="FILE.py",
+                        help="[scripts/triton_moe.py, over vLLM's 1,920 configurations]")
     parser.add_argument("--arch", default="sm_90a", help="better one than several: see above [sm_90a]")
     parser.add_argument("--from", dest="server", choices=["vllm", "sglang"], help="the kernel of this program, as it is installed")
     parser.add_argument("--kernel-file", type=pathlib.Path, metavar="FILE.py", help="the file of its kernel, where it is not installed")

@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
-"""Measures other libraries' grouped GEMMs, forward and backward, on the problems of tables that moetune tuned: same
-rows per expert, same cold-L2 method. Needs torch and a GPU; other libraries are used where they can be imported, and
-left out with a message where not.
+"""Measures other libraries' grouped GEMMs, forward and backward, on the problems
+of tables that moetune tuned: same rows per expert, same cold-L2 method. Needs
+torch and a GPU; other libraries are used where they can be imported, and left
+out with a message where not.
 
     moetune tune --suite hopper-peers -o table.json
     scripts/peers.py table.json -o peers.json
     moetune bench --table table.json --peers peers.json
 
-Standard output gets a Markdown table, -o a JSON file (moetune.peers/1); everything else goes to standard error.
-The method: operand sets rotate through at least three L2s; whole rotations are captured in one CUDA graph of about
-2 ms; CUDA events stand around its replays, with a rest before each; the result is the median of the blocks. Each
-result is checked against an fp32 product expert by expert before and after it is timed. Of cells with gates a peer's
-product is followed by torch's compiled activation, and with --out-dtype fp8 by its quantisation in the same pass,
-within the measured time; QuACK and SonicMoE (which has bf16 of `up --gated silu` and of `down` alone) join gates and
-ups of silu by themselves. A peer without a cell's op or dtype is left out there: fp8 with scales of blocks has DeepGEMM and Triton, with scales of channels or tensors torch
-(`torch._scaled_grouped_mm`) and Triton.
+Standard output gets a Markdown table, -o a JSON file (moetune.peers/1);
+everything else goes to standard error. The method: operand sets rotate through
+at least three L2s; whole rotations are captured in one CUDA graph of about 2
+ms; CUDA events stand around its replays, with a rest before each; the result is
+the median of the blocks. Each result is checked against an fp32 product expert
+by expert before and after it is timed. Of cells with gates a peer's product is
+followed by torch's compiled activation, and with --out-dtype fp8 by its
+quantisation in the same pass, within the measured time; QuACK and SonicMoE
+(which has bf16 of `up --gated silu` and of `down` alone) join gates and ups of
+silu by themselves. A peer without a cell's op or dtype is left out there: fp8
+with scales of blocks has DeepGEMM and Triton, with scales of channels or
+tensors torch (`torch._scaled_grouped_mm`) and Triton.
 
-Exit codes: 0 measured, 1 nothing was measured or the GPU was lost, 2 wrong request, 3 no torch or no GPU here,
-130 interrupted (what was measured is kept).
+Exit codes: 0 measured, 1 nothing was measured or the GPU was lost, 2 wrong
+request, 3 no torch or no GPU here, 130 interrupted (what was measured is kept).
 """
 import argparse
 import fnmatch

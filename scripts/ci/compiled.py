@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compares what kernels take on a GPU with what they took before: registers, spilled bytes, shared memory, threads.
+"""Compares what kernels take on a GPU with what they took before: registers,
+spilled bytes, shared memory, threads.
 
-usage: compiled.py STORED NEW [--registers N]
-
-Both are output of `moetune compile --format json` (moetune.compile/1). Prints what differs as Markdown, the worst first. More than
-N registers a thread above the stored ones count as worse [8], and so do more spilled bytes, more shared memory of a block,
-another status than ok, and a kernel that is gone. Exit 0: nothing is worse. 1: something is. 2: wrong usage.
+Both are output of `moetune compile --format json` (moetune.compile/1). Prints
+what differs as Markdown, the worst first. More than N registers a thread above
+the stored ones count as worse [8], and so do more spilled bytes, more shared
+memory of a block, another status than ok, and a kernel that is gone. Exit 0:
+nothing is worse. 1: something is. 2: wrong usage.
 """
 import argparse
 import json

@@ -2,10 +2,12 @@
 import os
 import pty
 import re
+import subprocess
+import sys
 
 import pytest
 
-from conftest import FEW, TINY
+from conftest import FEW, SOURCE, TINY
 
 COMMANDS = ["tune", "bench", "verify", "check", "lookup", "compile", "export", "report", "merge", "validate",
             "list", "doctor", "completions"]
@@ -81,6 +83,15 @@ def test_help_fits_the_terminal(room, columns, widest):
         assert len(lines) > 10
         for line in lines:
             assert len(line) <= widest, (command, line)
+
+
+@pytest.mark.parametrize("script", ["ci/compiled.py", "convert_recording.py", "fit_cost", "gate", "knobs", "pack_triton.py", "peers.py", "soak"])
+def test_help_of_a_script_fits_80_columns(room, script):
+    result = subprocess.run([sys.executable, "-B", SOURCE / "scripts" / script, "--help"], capture_output=True, text=True,
+                            env={**room.env, "COLUMNS": "80"})
+    assert result.returncode == 0 and result.stderr == ""
+    assert result.stdout.lower().count("usage: ") == 1
+    assert [line for line in result.stdout.splitlines() if len(line) > 80] == []
 
 
 def test_errors_leave_standard_output_empty(room):
