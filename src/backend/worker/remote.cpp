@@ -131,8 +131,8 @@ class WorkerBackend final : public Backend {
         if (gone.signal != 0 && deaths < kDeathsInARow) continue;
         if (!options_.program.empty())
           throw machine_error(
-              fmt::format("{} cannot be started as a worker of moetune: {}", options_.program, gone.what()),
-              "name a moetune binary that runs on this machine");
+              fmt::format("{} is not a moetune, or does not run here: {}", options_.program, gone.what()),
+              "give the path of another moetune, or a folder of kernels or packs");
         throw machine_error(fmt::format("the worker for {} did not start: {}", options_.device, gone.what()),
                             "see `moetune doctor`, or try --device cpu");
       }

@@ -104,7 +104,7 @@ def test_a_wrong_kernel_is_exit_1_and_named_first(planted, against):
     ("none", 2, "--against: none: no such file or folder"),
     ("moetune-table.json", 2, "--against: moetune-table.json cannot be run"),
     (".", 2, "--against: . is a folder of GPU kernels, and the device is a cpu"),
-    ("/bin/true", 3, "/bin/true cannot be started as a worker of moetune: "),
+    ("/bin/true", 3, "/bin/true is not a moetune, or does not run here: "),
 ])
 def test_against_what_is_no_moetune(room, path, code, text):
     room.made_table("moetune-table.json")
