@@ -142,7 +142,8 @@ DeviceInfo device_of_arch(const std::string& arch) {
     words.emplace_back(known.name);
   }
   for (std::string& word : gpu_words()) words.push_back(std::move(word));
-  throw unknown_word("architecture", arch, words);
+  throw request_error(fmt::format("unknown architecture '{}'", arch),
+                      fmt::format("one of: {}", fmt::join(words, ", ")));
 }
 
 std::string arch(const DeviceInfo& device) {

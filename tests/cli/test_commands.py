@@ -338,7 +338,10 @@ def test_show_unit_needs_no_toolkit(room):
 
 
 def test_unknown_architecture(room):
-    assert "did you mean 'sm_90a'?" in room.error(2, "compile", *LAYER, "--arch", "sm_90b")
+    table = SOURCE / "tests/cli/files/tuned/table-mma.json"
+    for command in (["compile", *LAYER], ["export", table, "--format", "kernels", "-o", "out"]):
+        told = room.error(2, *command, "--arch", "sm_99")
+        assert "unknown architecture 'sm_99'\nhint: one of: sm_75, sm_80, " in told and "sm_90a, " in told
 
 
 def test_illegal_candidates_tell_the_reason(room):

@@ -218,6 +218,7 @@ TEST(Device, ArchitecturesParse) {
   EXPECT_EQ(arch(device_of_arch("sm_86")), "sm_86");
   const Caught error = error_of([] { device_of_arch("sm_99a"); });
   EXPECT_EQ(error.what, "unknown architecture 'sm_99a'");
+  EXPECT_TRUE(error.hint.starts_with("one of: sm_75, sm_80, ")) << error.hint;  // the nearest word is no remedy
 }
 
 TEST(Outcome, EveryStatusHasANameThatParses) {
