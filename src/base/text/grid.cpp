@@ -98,6 +98,8 @@ std::string table_of(const Grid& grid, std::string (*shown)(std::string_view)) {
   std::vector<std::vector<std::string>> lines = {mapped(grid.columns, &Column::title)};
   std::ranges::copy(grid.rows, std::back_inserter(lines));
   for (std::vector<std::string>& line : lines) line = mapped(line, shown);
+  if (shown == markdown_text)
+    for (size_t i = 1; i <= grid.bold; ++i) lines[i].back() = "**" + lines[i].back() + "**";
   std::vector<size_t> widths(grid.columns.size(), 3);
   for (const std::vector<std::string>& line : lines)
     for (size_t i = 0; i < line.size(); ++i)

@@ -16,6 +16,7 @@ struct Grid {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as columns
   size_t naming = 1;                           // columns that name a row: the first ones
+  size_t bold = 0;                             // rows whose last text is bold in Markdown: the first ones
 };
 
 /// A table and its heading: lines from the general to the special, such as the layer, then the cell.

@@ -157,14 +157,10 @@ std::string findings_text(const CheckResult& result, const Style& style) {
     grid.columns.push_back({"verdict"});
     if (style.verbose) grid.columns.push_back({"winner"});
     for (const CellFinding* one : layer) add_row(grid, one->cell, row_of(*one, result, named, style.verbose));
+    grid.bold = static_cast<size_t>(std::ranges::count_if(layer, [](const auto* one) { return is_no(one->finding); }));
     tables.push_back({{title(layer[0]->cell.shape)}, std::move(grid)});
   }
   std::string out = headed_tables_text(tables, style);
-  for (const Finding bad : {Finding::regressed, Finding::failed, Finding::wrong_result}) {
-    const std::string word = markdown_text(name(bad));
-    for (size_t at = 0; markdown && (at = out.find("| " + word, at)) != std::string::npos; at += word.size() + 6)
-      out.replace(at + 2, word.size(), "**" + word + "**");
-  }
   out += bullets(reasons(result), style);
   if (!out.empty()) out += "\n";
   for (const std::string& words : {legend(result), mean_text(result), sentence(result)})

@@ -21,6 +21,17 @@ TEST(Grid, MarkdownIsAligned) {
             "| longer | 12 µs |\n");
 }
 
+TEST(Grid, MarkdownHasTheLastTextOfTheFirstRowsBold) {
+  const Grid grid{{{"cell"}, {"verdict"}}, {{"a", "bad_"}, {"b", "good"}}, 1, 1};
+  EXPECT_EQ(markdown(grid),
+            "| cell | verdict   |\n"
+            "| ---- | --------- |\n"
+            "| a    | **bad\\_** |\n"
+            "| b    | good      |\n");
+  EXPECT_EQ(fitted(grid, 0), fitted(grid, 80));
+  EXPECT_EQ(fitted(grid, 80).find('*'), std::string::npos);
+}
+
 TEST(Grid, MarkdownEscapesWhatWouldBreakARow) {
   const Grid grid{{{"x"}}, {{"a|b\nc"}}};
   EXPECT_EQ(markdown(grid), "| x      |\n| ------ |\n| a\\|b c |\n");
