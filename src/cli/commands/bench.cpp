@@ -89,7 +89,7 @@ std::vector<EntrantResult> bench_cell(CellWork work, const SearchSpace& usual, B
   const Product product = product_of(problem);
   std::vector<EntrantResult> results;
   for (const Entrant& entrant : work.entrants) {
-    results.push_back({.cell = work.cell, .entrant = entrant});
+    results.push_back({.cell = work.cell, .entrant = entrant, .m_sizes = problem.routing.m_sizes});
     results.back().flops = flops(product);
     results.back().bytes = bytes(product);
   }
@@ -125,10 +125,9 @@ TunedTable layers_to_time(const std::vector<EntrantResult>& results, const Tuned
     const bool winner = has_role(result.entrant, "winner"), fallback = has_role(result.entrant, "default");
     if (result.status != Status::ok || (!winner && !fallback)) continue;
     if (table.entries.empty() || table.entries.back().cell != result.cell) {
-      const Routing routing = make_problem(result.cell).routing;
       table.entries.emplace_back();
       table.entries.back().cell = result.cell, table.entries.back().skipped = "its winner failed";
-      table.entries.back().m_sizes = routing.m_sizes, table.entries.back().figures = figures(routing);
+      table.entries.back().m_sizes = result.m_sizes;
     }
     Entry& entry = table.entries.back();
     const Candidate& candidate = result.entrant.contender.candidate;

@@ -63,6 +63,7 @@ struct EntrantResult {
   Estimate versus = {};                    // time of the first baseline over this one's: above 1, this one is faster
   std::optional<Estimate> of_winner = {};  // its time over the winner's, of the same rounds
   double flops = 0, bytes = 0;
+  std::vector<int32_t> m_sizes = {};  // the realised rows
 
   void fail(Status fault, const std::string& why) { status = fault, reason = why; }
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/embedded.h"
 #include "base/error.h"
@@ -76,7 +77,7 @@ std::string winner_text(const Entry& entry, const DeviceInfo& device) {
   problem.shape = entry.cell.shape;
   problem.routing.tokens = entry.cell.tokens, problem.routing.top_k = entry.cell.shape.layer.top_k;
   problem.routing.m_sizes = entry.m_sizes;
-  problem.routing.gather_indices.resize(static_cast<size_t>(entry.figures.rows));
+  problem.routing.gather_indices.resize(std::accumulate(entry.m_sizes.begin(), entry.m_sizes.end(), size_t{0}));
   return short_text(entry.candidate, fallback ? &fallback->candidate : nullptr, problem, device);
 }
 
