@@ -1,6 +1,7 @@
 """What outputs may replace: no input, no other output, nothing of another kind, and no table without a copy of it."""
 import json
 import os
+import re
 
 import pytest
 
@@ -240,6 +241,17 @@ def test_an_open_descriptor_is_no_output(room, name):
     assert not os.path.exists("/dev/stdout.journal.jsonl")
 
 
+def test_dev_null_is_no_output(room):
+    table = room.made_table()
+    for command in (["tune", *TINY], ["tune", *TINY, "--dry-run"], ["bench", *TINY], ["verify", *TINY], ["check", table, *CPU],
+                    ["merge", table, table], ["export", table], ["report", table]):
+        assert "/dev/null: expected the name of a regular file, found a device" in room.error(2, *command, "-o", "/dev/null")
+    for command in (["tune", "--for", "vllm", "--model", "qwen3-30b-a3b", "--device", "h200", "--dry-run"], ["compile", *LAYER],
+                    ["export", SOURCE / "tests/cli/files/tuned/table-mma.json", "--format", "kernels"], ["export", GPU_TABLE, "--format", "vllm"]):
+        assert re.search("/dev/null.* folder", room.error(2, *command, "-o", "/dev/null"))
+    assert room.files() == [table]
+
+
 def test_a_hyphen_is_standard_output(room):
     table = room.made_table()
     for command in (["verify", *TINY], ["bench", *TINY, "--rounds", "1"]):
@@ -252,5 +264,6 @@ def test_a_hyphen_is_standard_output(room):
     for command in (["tune", *TINY, "-o"], ["tune", *TINY, "--journal"], ["check", table, *CPU, "--junit"],
                     ["check", table, *CPU, "--markdown"]):
         assert "'-' is not the name of a file" in room.error(2, *command, "-")
-    assert "'-' is not the name of a folder" in room.error(2, "compile", *LAYER, "-o", "-")
+    for command in (["compile", *LAYER], ["tune", "--for", "vllm", "--model", "qwen3-30b-a3b", "--device", "h200", "--dry-run"]):
+        assert "'-' is not the name of a file or folder" in room.error(2, *command, "-o", "-")
     assert room.files() == [table]

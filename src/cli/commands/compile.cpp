@@ -123,8 +123,6 @@ void require_compilable(const CompileOptions& options, const std::vector<Cell>& 
                         const std::vector<std::string>& targets) {
   kernel_sources(options.kernels);
   if (options.output.empty()) return;
-  if (options.output == "-")
-    throw request_error("--output: '-' is not the name of a folder", "for the text of kernels use --show-unit");
   Files files;
   add_inputs(files, options.cells, cells);
   add_inputs(files, options.search);

@@ -336,6 +336,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   options.catalog = Catalog(options.device.packs);
   note_packs(options.catalog, invocation.terminal);
   TuneRequest request = request_of(options, invocation);
+    require_outputs(files_of(options, served->cells), options.dry_run);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);
   std::optional<ContestRequest> choosing = choose_request(options.choosing, options.part);

@@ -77,8 +77,8 @@ bool is_descriptor(const fs::path& name) {
 }
 
 void require_place(const OutputFile& output, bool dry) {
-  if (output.path == kStandardOutput)
-    throw request_error(fmt::format("{}: '-' is not the name of a file", output.option),
+  if (*output.path.begin() == kStandardOutput)
+    throw request_error(fmt::format("{}: '-' is not the name of a file or folder", output.option),
                         "for standard output see --format; for a file of this name write ./-");
   require_writable(output.path, dry);
   const bool regular = is_file(output.path);

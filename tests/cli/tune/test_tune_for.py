@@ -150,6 +150,13 @@ def test_requests_that_cannot_be_served_are_told(room, more, sentence):
     assert sentence in room.error(2, *tune("vllm"), *more)
 
 
+def test_a_folder_that_cannot_be_is_refused_before_kernels_are_compiled(room):
+    room.write("out", "mine")
+    for more in ([], ["--dry-run"]):
+        assert "out: is not a folder" in room.error(2, *tune("vllm", *SMALL, *more))
+    assert (room.path / "out").read_text() == "mine" and not list((room.path / "cache").rglob("pack.json"))
+
+
 def test_what_is_missing_is_told_with_the_remedy(room):
     assert "--for vllm needs a GPU, and this machine has none" in room.error(3, *tune("vllm"), "--device", "cpu", env={"MOETUNE_PLANT": ""})
     assert "--base has no effect without --for" in room.error(2, "tune", "--model", "config.json", "--base", NAME)
