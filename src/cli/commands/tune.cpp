@@ -189,21 +189,25 @@ Journal open_journal(const TuneOptions& options, const JournalHeader& header, Jo
   return journal;
 }
 
-// A shard that came from the environment is written out, so that the command does the same in another shell.
-std::string next_command(const TuneOptions& options, const Invocation& invocation, bool complete) {
+// A shard that came from the environment is written out, so that the command does the same in another shell. A table of
+// noise alone is tuned again.
+std::string next_command(const TuneOptions& options, const Invocation& invocation, bool complete, bool trusted = true) {
   if (complete && options.part.count > 1) {  // a pattern for the shell: quoted up to its star
     const std::string whole = shell_quoted(options.whole_output);
     const fs::path path = options.whole_output;
     return fmt::format("moetune merge {}.*-of-{}{} -o {}", shell_quoted((path.parent_path() / path.stem()).string()),
                        options.part.count, path.has_extension() ? shell_quoted(path.extension().string()) : "", whole);
   }
-  if (complete) {
+  if (complete && trusted) {
     std::vector<std::string> check = {"moetune", "check", options.output};
     for (const std::string& pack : options.device.packs) check.insert(check.end(), {"--pack", pack});
     return shell_line(check);
   }
   std::vector<std::string> argv = invocation.argv;
-  if (!options.resume) argv.push_back("--resume");
+  if (complete)
+    std::erase(argv, "--resume");
+  else if (!options.resume)
+    argv.push_back("--resume");
   if (!options.part.source.empty()) argv.insert(argv.end(), {"--shard", text(options.part)});
   return shell_line(argv);
 }
@@ -212,14 +216,17 @@ std::string next_command(const TuneOptions& options, const Invocation& invocatio
 void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table,
                    const TunedTable& chosen, size_t cells, bool complete) {
   const Format format = parse_format(options.format, kFormats);
-  const bool any_won = std::ranges::any_of(table.entries, [](const Entry& entry) { return entry.skipped.empty(); });
+  const auto won = [](const Entry& entry) { return entry.skipped.empty(); };
+  const auto trusted = [](const Entry& entry) { return entry.skipped.empty() && distrust(entry).empty(); };
+  const bool any_won = std::ranges::any_of(table.entries, won),
+             any_trusted = options.append || std::ranges::any_of(table.entries, trusted);  // the table has other cells
   std::string last = answer(table, cells);
   for (const std::string& more : {choices_sentence(chosen), layers_sentence(table)})
     if (!more.empty()) last += " " + more;
   last += fmt::format(" The table is {}.", options.output);
   const Style style = style_of(format, invocation.terminal, options.verbose);
   last = paragraph(last, style);
-  if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete) + "\n";
+  if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete, any_trusted) + "\n";
   if (format == Format::json) print(pretty_json(to_json(table)));
   if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
   if (format == Format::markdown || format == Format::text) {
@@ -329,6 +336,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   std::optional<ServedRun> served;
   if (!options.served.program.empty()) {
     served = plan_for(options, invocation);
+    require_outputs(files_of(options, served->cells), options.dry_run);
     if (options.dry_run) return print(served_plan_text(*served, options)), Exit::yes;
     make_pack(*served, options, invocation);
   }
@@ -336,7 +344,6 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   options.catalog = Catalog(options.device.packs);
   note_packs(options.catalog, invocation.terminal);
   TuneRequest request = request_of(options, invocation);
-    require_outputs(files_of(options, served->cells), options.dry_run);
   Whole whole;
   take_shard(options, request, whole, invocation.terminal);
   std::optional<ContestRequest> choosing = choose_request(options.choosing, options.part);
