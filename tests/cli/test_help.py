@@ -89,8 +89,14 @@ def test_help_fits_the_terminal(room, columns, widest):
 def test_help_of_a_script_fits_80_columns(room, script):
     result = subprocess.run([sys.executable, "-B", SOURCE / "scripts" / script, "--help"], capture_output=True, text=True,
                             env={**room.env, "COLUMNS": "80"})
-    assert result.returncode == 0 and result.stderr == ""
-    assert result.stdout.lower().count("usage: ") == 1
+    assert result.returncode == 0 and result.stderr == "" and result.stdout.lower().count("usage: ") == 1
+    assert [line for line in result.stdout.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("script", ["package", "quickstart", "setup", "test"])
+def test_help_of_a_script_that_installs_and_builds_does_neither(script):
+    result = subprocess.run([SOURCE / "scripts" / script, "--help"], capture_output=True, text=True, env={"PATH": "/bin:/usr/bin"}, timeout=10)
+    assert result.returncode == 0 and result.stderr == "" and len(result.stdout) > 50
     assert [line for line in result.stdout.splitlines() if len(line) > 80] == []
 
 
