@@ -34,7 +34,9 @@ def test_verify_fits_80_columns(room):
 
 def test_check_fits_80_columns(room):
     table = room.tuned()
-    text = narrow(room.run("check", table, "--rounds", "5", "--patience", "0", "-q").stdout.split("\n\nNext")[0])
+    result = room.run("check", table, "--rounds", "5", "--patience", "0")
+    text = narrow(result.stdout.split("\n\nNext")[0])
+    assert "[1/1] custom/up/" in narrow(result.stderr)
     assert re.search(r"^(\| tokens \| routing |8 tokens, uniform$)", text, re.M) and not ALL_KNOBS.search(text)
     verbose = room.run("check", table, "--rounds", "5", "--patience", "0", "-q", "-v").stdout
     assert ALL_KNOBS.search(verbose)

@@ -323,8 +323,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   const auto listen = [&](const CellFinding& finding) {
     found.push_back(finding);
     if (!options.quiet)
-      tell(fmt::format("[{}/{}] {}: {}: {}\n", found.size(), cells.size(), finding_id(finding), name(finding.finding),
-                       finding.reason));
+      tell(fmt::format("[{}/{}] {}: {}\n", found.size(), cells.size(), finding_id(finding), name(finding.finding)));
   };
   const auto report_all = [&](const CheckResult& result) {
     run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
