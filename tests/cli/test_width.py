@@ -75,6 +75,10 @@ def test_a_baseline_that_lacks_the_product_is_left_out(planted):
     assert "| loop " not in result.stdout and "1 contender measured in 1 cell." in result.stdout
 
 
+def test_notes_of_doctor_fit_80_columns(room):
+    assert "Note: no CUDA device" in narrow(room.ok("doctor", "--quick", env={"CUDA_VISIBLE_DEVICES": "-1"}).stdout.partition("|\n\n")[2])
+
+
 def test_a_dry_run_fits_80_columns(room):
     command = ["tune", *CPU, "--model", "qwen3-30b-a3b", "--projection", "up,down", "--tokens", "16,4096", "--dry-run"]
     text = narrow(room.ok(*command, "--routing", "uniform,zipf:1", "--space", "quick").stdout)

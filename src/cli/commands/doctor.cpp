@@ -130,7 +130,8 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
     return Exit::yes;
   }
   print(report);
-  for (const std::string& sentence : notes) print(fmt::format("\nNote: {}.\n", sentence));
+  for (const std::string& sentence : notes)
+    print("\n" + paragraph(fmt::format("Note: {}.", sentence), style_of(format, invocation.terminal)));
   if (format == Format::text) print(ready ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
   return Exit::yes;
 }
