@@ -378,7 +378,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
       known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, devices, stop);
   if (whole.asked.empty()) return finish_empty(options, table, invocation.terminal);
   if (table.entries.empty()) {
-    tell(fmt::format("Stopped before anything was measured. Next: {}\n", next_command(options, invocation, false)));
+    tell(fmt::format("Stopped before anything was measured.\nNext: {}\n", next_command(options, invocation, false)));
     return Exit::interrupted;
   }
   bool complete = table.entries.size() == whole.asked.size(), all_won = true, all_fit = true;

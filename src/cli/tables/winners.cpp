@@ -169,7 +169,7 @@ std::string answer(const TunedTable& table, size_t cells) {
   }
   std::string sentence = fmt::format("{} of {} tuned", won, counted(cells, "cell"));
   const std::string noise = noise_sentence(table);
-  if (won > 0 && trusted == 0) return noise;
+  if (won > 0 && trusted == 0 && table.entries.size() == cells) return noise;
   std::vector<std::string> facts;
   for (const std::string& name : ranked_rivals(table))
     if (std::string fact = against(table, name, won); !fact.empty() && facts.size() < 2)
