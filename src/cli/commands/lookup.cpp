@@ -69,6 +69,8 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
                : style.verbose ? text(entry->candidate)
                                : winner_text(*entry, table.device)});
       reasons.push_back(fmt::format("{}: {}", id(cell), answer.explanation));
+      if (const std::string noise = entry && !answer.choice ? distrust(*entry) : ""; !noise.empty())
+        reasons.back() += "; its winner is too noisy to trust: " + noise;
     }
     const std::vector<std::string> heading = {title(layer[0]->cell.shape)};
     tables.push_back({heading, std::move(matches)});

@@ -38,6 +38,8 @@ def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted
     validate("table", planted.path / "moetune-table.json")
     entry, = planted.json("moetune-table.json")["entries"]
     assert entry["untrusted"] == "other programs took 50 % of the processors' time"
+    looked_up = " ".join(planted.ok("lookup", "moetune-table.json", *TINY[2:]).stdout.split())
+    assert "; its winner is too noisy to trust: other programs took 50 % of" in looked_up
     quiet = planted.run(*command, "--resume", "-q", "--format", "markdown", "--require-quiet", env=noise)
     assert quiet.returncode == 4 and "warning: " + words in quiet.stderr
     exported = planted.ok("export", "moetune-table.json", "--format", "markdown").stdout
