@@ -344,6 +344,12 @@ def test_unknown_architecture(room):
         assert "unknown architecture 'sm_99'\nhint: one of: sm_75, sm_80, " in told and "sm_90a, " in told
 
 
+def test_bench_refuses_winners_of_another_kind_of_device_before_it_makes_operands(room):
+    table = SOURCE / "tests/cli/files/tuned/table-mma.json"
+    told = room.error(3, "bench", *CPU, "--table", table)
+    assert "its winners are of NVIDIA H200, this device is " in told and "[1/" not in told
+
+
 def test_illegal_candidates_tell_the_reason(room):
     assert "is illegal for" in room.error(2, "compile", *LAYER, "--candidate", CANDIDATE)
 
