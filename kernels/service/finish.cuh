@@ -14,21 +14,6 @@ __device__ __forceinline__ void invert(int* row_of, const int* slots, int rows) 
     if (slots[row] >= 0) row_of[slots[row]] = row;
 }
 
-// Four neighbours, or one.
-template <int count>
-struct Neighbours {
-  float value[count];
-};
-template <int count>
-__device__ __forceinline__ Neighbours<count> load_neighbours(const float* from) {
-  if constexpr (count == 4) {
-    const float4 four = *reinterpret_cast<const float4*>(from);
-    return {{four.x, four.y, four.z, four.w}};
-  } else {
-    return {{*from}};
-  }
-}
-
 // `count` neighbours of a row of any element as they are loaded and stored at once.
 template <class Element, int count>
 struct alignas(sizeof(Element) * count) Vector {
@@ -107,22 +92,27 @@ __device__ __forceinline__ void quantise_rows(fp8* out, float* scales, const In*
   }
 }
 
-// out[token] = the sum over its slots, in their order, rounded once; slots with row_of < 0 are left out. One block a
-// token.
-template <int count, class Element>
-__device__ __forceinline__ void sum_slots(Element* out, const float* sums, const int* row_of, int tokens, int top_k,
-                                          long long width) {
+// out[token] = the sum over the rows of its slots, in their order, rounded; slots with row_of < 0 are left out. Rows are
+// rounded to Element and, with weights, by slot, multiplied by these and rounded again, before they are added. One block
+// a token.
+template <class Element, int count, class Out, class In>
+__device__ __forceinline__ void sum_slots(Out* out, const In* rows, const int* row_of, const float* weights, int tokens,
+                                          int top_k, long long width) {
   for (int token = blockIdx.x; token < tokens; token += gridDim.x)
     for (long long j = threadIdx.x * count; j < width; j += blockDim.x * count) {
-      Neighbours<count> total = {};
+      float total[count] = {};
 #pragma unroll 4
-      for (int slot = 0; slot < top_k; ++slot) {
-        const int row = row_of[token * top_k + slot];
+      for (int slot = token * top_k; slot < (token + 1) * top_k; ++slot) {
+        const int row = row_of[slot];
         if (row < 0) continue;
-        const Neighbours<count> part = load_neighbours<count>(sums + row * width + j);
-        for (int i = 0; i < count; ++i) total.value[i] += part.value[i];
+        const auto part = *reinterpret_cast<const Vector<In, count>*>(rows + row * width + j);
+        const float weight = weights ? to_float(round_to<Element>(weights[slot])) : 1;
+        for (int i = 0; i < count; ++i)
+          total[i] += to_float(round_to<Element>(to_float(round_to<Element>(to_float(part.of[i]))) * weight));
       }
-      for (int i = 0; i < count; ++i) out[token * width + j + i] = round_to<Element>(total.value[i]);
+      Vector<Out, count> sum;
+      for (int i = 0; i < count; ++i) sum.of[i] = round_to<Out>(total[i]);
+      *reinterpret_cast<Vector<Out, count>*>(out + token * width + j) = sum;
     }
 }
 

@@ -17,9 +17,10 @@ struct Half {
   bool permutes() const { return dw.shape.fusion.permute_x || dw.shape.fusion.permute_y; }
 };
 
-// What dx alone may have, and fwd that stores H for it.
+// What dx alone may have, and fwd that stores H for it. All three cells of down sum slots, or none.
 void copy_parts_of_dx(Fusion& to, const Fusion& from) {
-  to.sum_slots = from.sum_slots, to.weight_gradient = from.weight_gradient;
+  if (!to.permute_y) to.sum_slots = from.sum_slots;
+  to.weight_gradient = from.weight_gradient;
   to.silu = from.silu, to.gelu = from.gelu, to.gpt_oss = from.gpt_oss, to.interleaved = from.interleaved;
 }
 
@@ -59,7 +60,7 @@ bool fit(const Half& up, const Half& down) {
   expected.shape.layer.n = narrow.n, expected.shape.layer.k = narrow.k;
   const Fusion& fusion = down.dw.shape.fusion;
   expected.shape.fusion.permute_x = fusion.permute_x, expected.shape.fusion.permute_y = fusion.permute_y;
-  expected.shape.fusion.topk_weights = fusion.topk_weights;
+  expected.shape.fusion.topk_weights = fusion.topk_weights, expected.shape.fusion.sum_slots = fusion.sum_slots;
   return expected == down.dw;
 }
 

@@ -174,7 +174,7 @@ def _launch(folder, op, fusion, w_shape, top_k, rows, *tensors, fp8=None):
 
 
 def _has(folder, device, op, fusion, w_shape, dtype, top_k):
-    return (op, _DTYPES[dtype], fusion, w_shape[0], top_k, *w_shape[1:]) in library(folder, device).requests
+    return (op, _DTYPES.get(dtype, dtype), fusion, w_shape[0], top_k, *w_shape[1:]) in library(folder, device).requests
 
 
 def _words(fusion):
@@ -187,6 +187,11 @@ _ACTIVATIONS = {"silu", "gelu", "gpt_oss"}
 def _columns(w, fusion):
     """Of y."""
     return w.shape[1] // 2 if _ACTIVATIONS & _words(fusion) else w.shape[1]
+
+
+def _rows(slots, top_k, fusion, permuted):
+    """Of y (permute_y) or dx (permute_x)."""
+    return slots // top_k if {"sum_slots", permuted} <= _words(fusion) else slots
 
 
 def _require_operands(fusion, topk_weights, bias):
@@ -261,7 +266,7 @@ def route(folder, topk_ids, experts, first_expert=0):
            "int top_k, str fusion, bool zero_rest=False, Tensor? bias=None) -> Tensor")
 def _forward(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False, bias=None):
     rows = gather_indices.numel()
-    y = _result(x, (rows, _columns(w, fusion)), zero_rest)
+    y = _result(x, (_rows(rows, top_k, fusion, "permute_y"), _columns(w, fusion)), zero_rest)
     _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights, bias)
     return y
 
@@ -271,7 +276,7 @@ def _forward(folder, x, w, m_sizes, gather_indices, topk_weights, top_k, fusion,
 def _dx(folder, dy, w, x, m_sizes, gather_indices, topk_weights, top_k, fusion, zero_rest=False):
     rows = gather_indices.numel()
     words = _words(fusion)
-    dx = _result(dy, (rows // top_k if "sum_slots" in words else rows, w.shape[2]), zero_rest)
+    dx = _result(dy, (_rows(rows, top_k, fusion, "permute_x"), w.shape[2]), zero_rest)
     dweights = dy.new_empty(rows if "weight_gradient" in words else 0, dtype=torch.float32)
     _launch(folder, "dx", fusion, w.shape, top_k, rows, dy, w, dx, x, m_sizes, gather_indices, topk_weights, dweights)
     return dx, dweights
@@ -355,12 +360,13 @@ class _Differentiable(torch.autograd.Function):
 def grouped_gemm(folder, x, w, m_sizes, gather_indices, topk_weights=None, *, top_k, fusion="plain", zero_rest=False,
                  bias=None):
     """y_e = x_e w_e^T for the rows of each expert e. x [rows, k] in expert order, or with permute_x [tokens, k]; w
-    [experts, n, k]; y [tokens * top_k, n], or with an activation n / 2 columns, in expert order, or with permute_y by
-    slot. topk_weights, in fp32 and by slot, with "permute_y+topk_weights"; bias [experts, n] with "+bias". On a rank that holds some of the model's experts, rows of y and of gradients
-    that belong to no expert here hold arbitrary values; with zero_rest they are zeros. Differentiable in x, w and
-    topk_weights, without an activation or a bias, where the export has kernels of dx and dw for the same fusion (with "+weight_gradient" for
-    topk_weights; for permute_x those with "+sum_slots" are preferred); Error where it has none. The gradient of a token
-    or a weight is zero where none of its experts is here."""
+    [experts, n, k]; y [tokens * top_k, n], or with an activation n / 2 columns, in expert order, with permute_y by
+    slot, or with permute_y and sum_slots [tokens, n]. topk_weights, in fp32 and by slot, with "permute_y+topk_weights";
+    bias [experts, n] with "+bias". On a rank that holds some of the model's experts, rows of y and of gradients that
+    belong to no expert here hold arbitrary values; with zero_rest they are zeros. Differentiable in x, w and
+    topk_weights, without an activation or a bias, where the export has kernels of dx and dw for the same fusion (with
+    "+weight_gradient" for topk_weights; for permute_x those with "+sum_slots" are preferred); Error where it has none.
+    The gradient of a token or a weight is zero where none of its experts is here."""
     _require_operands(fusion, topk_weights, bias)
     run = torch.ops.moetune.grouped_gemm.default
     if _eager(x, w):
@@ -384,7 +390,7 @@ def _activated(hidden, activation, interleaved):
 def _gradients_of_experts(ctx, dy):
     """dx of down gives the gradients of gate and up, X and the gradient of the weights too."""
     x, up, down, h, m_sizes, gather, weights = ctx.saved_tensors
-    folder, top_k, (fusion, sums, zero_rest), _ = ctx.rest
+    folder, top_k, (fusion, down_fusion, sums, zero_rest), _ = ctx.rest
     _, needs_x, needs_up, needs_down, *_ = ctx.needs_input_grad
     rows = gather.numel()
     dh, hidden = _result(h, h.shape, False), _result(h, (rows, down.shape[2]), False)
@@ -393,7 +399,7 @@ def _gradients_of_experts(ctx, dy):
             h, dh)
     dx = dup = ddown = None
     if needs_down:
-        ddown = _dw(folder, dy, hidden, m_sizes, gather, weights, top_k, "permute_y+topk_weights")
+        ddown = _dw(folder, dy, hidden, m_sizes, gather, weights, top_k, down_fusion)
     if needs_x:
         dx, _ = _dx(folder, dh, up, x, m_sizes, gather, None, top_k, "permute_x" + "+sum_slots" * sums,
                     zero_rest or not sums)
@@ -406,7 +412,7 @@ def _gradients_of_experts(ctx, dy):
 class _Experts(torch.autograd.Function):
     """Both GEMMs in eager mode: H is kept between the passes, and X made again from it."""
     @staticmethod
-    def forward(ctx, folder, x, up, down, m_sizes, gather, weights, top_k, fusion, activation, interleaved, zero_rest):
+    def forward(ctx, folder, x, up, down, m_sizes, gather, weights, top_k, fusions, activation, interleaved, zero_rest):
         rows, gated = gather.numel(), "+".join(["permute_x", activation, *["interleaved"] * interleaved, "store_h"])
         if _has(folder, x.device, "fwd", gated, up.shape, x.dtype, top_k):
             h, hidden = _result(x, (rows, up.shape[1]), False), _result(x, (rows, up.shape[1] // 2), False)
@@ -417,8 +423,8 @@ class _Experts(torch.autograd.Function):
             hidden = _activated(h, activation, interleaved)
         sums = _has(folder, x.device, "dx", "permute_x+sum_slots", up.shape, x.dtype, top_k)
         ctx.save_for_backward(x, up, down, h, m_sizes, gather, weights)
-        ctx.rest = folder, top_k, (fusion, sums, zero_rest), (_local.used, _local.skew)
-        return _forward(folder, hidden, down, m_sizes, gather, weights, top_k, "permute_y+topk_weights", zero_rest)
+        ctx.rest = folder, top_k, (*fusions, sums, zero_rest), (_local.used, _local.skew)
+        return _forward(folder, hidden, down, m_sizes, gather, weights, top_k, fusions[1], zero_rest)
 
     @staticmethod
     def backward(ctx, dy):
@@ -431,7 +437,8 @@ class _Experts(torch.autograd.Function):
 def _layer(folder, x, up, down, m_sizes, gather_indices, topk_weights, top_k, up_fusion, down_fusion, zero_rest=False,
            up_bias=None, down_bias=None):
     rows = gather_indices.numel()
-    hidden, y = x.new_empty((rows, _columns(up, up_fusion))), _result(x, (rows, down.shape[1]), zero_rest)
+    hidden = x.new_empty((rows, _columns(up, up_fusion)))
+    y = _result(x, (_rows(rows, top_k, down_fusion, "permute_y"), down.shape[1]), zero_rest)
     _launch(folder, "layer", (up_fusion, down_fusion), (up.shape, down.shape), top_k, rows, x, up, hidden, down, y,
             m_sizes, gather_indices, topk_weights, up_bias, down_bias)
     return y
@@ -439,16 +446,17 @@ def _layer(folder, x, up, down, m_sizes, gather_indices, topk_weights, top_k, up
 
 def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", interleaved=False, up_bias=None,
             down_bias=None, first_expert=0, part_of_experts=False, x_scales=None, up_scales=None, down_scales=None):
-    """The experts of a layer, [tokens, hidden]: for each token the weighted sum of what its experts make of it. x [tokens,
-    hidden]; up [experts, 2 * intermediate, hidden], gates first or interleaved; down [experts, hidden, intermediate];
-    topk_ids and topk_weights [tokens, top_k]; activation "silu", "gelu" or "gpt_oss"; biases [experts, n]. With
-    part_of_experts those of other experts than these, which begin at first_expert, add nothing. One call launches both
-    kernels, the pair that tune --projection ffn found if there is one. Needs kernels of "permute_x+silu" (or
-    "permute_x", with torch's activation behind it, which gradients take) and of "permute_y+topk_weights", and of dx and
-    dw for gradients; with "+bias" where there are any. Where dx of down is of
+    """The experts of a layer, [tokens, hidden]: for each token the weighted sum of what its experts make of it. x
+    [tokens, hidden]; up [experts, 2 * intermediate, hidden], gates first or interleaved; down [experts, hidden,
+    intermediate]; topk_ids and topk_weights [tokens, top_k]; activation "silu", "gelu" or "gpt_oss"; biases [experts,
+    n]. With part_of_experts those of other experts than these, which begin at first_expert, add nothing. One call
+    launches both kernels, the pair that tune --projection ffn found if there is one. Needs kernels of "permute_x+silu"
+    (or "permute_x", with torch's activation behind it, which gradients take) and of "permute_y+topk_weights", and of dx
+    and dw for gradients; with "+bias" where there are any. Where dx of down is of
     "permute_y+topk_weights+weight_gradient+silu" (tuned with --gated silu), it gives the gradients of gate and up, and
     the product of up is all that is kept between the passes; with a kernel of "permute_x+silu+store_h" the forward pass
-    too has nothing between its GEMMs.
+    too has nothing between its GEMMs. Where the kernels of down are of "permute_y+topk_weights+sum_slots", Y and dY are
+    by token and no pass adds or copies slots around them.
 
     With x_scales, up_scales and down_scales x and both weights are torch.float8_e4m3fn in blocks, as
     scaled_grouped_gemm takes them, and up gives down its rows in fp8 with scales: two launches, which need kernels tuned
@@ -458,24 +466,36 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
     needs_grad = torch.is_grad_enabled() and any(one.requires_grad for one in (x, up, down, topk_weights))
     weights = topk_weights.float().reshape(-1)
     words = [activation, *["interleaved"] * interleaved]
+    dtype = x.dtype if x_scales is None else "fp8-block"
+
+    def has(op, fusion, w):
+        return _has(str(folder), x.device, op, fusion, w.shape, dtype, top_k)
+
+    def steps(last):
+        return "+".join([last, "weight_gradient", *words])
+
+    def summed(y, last):
+        return y if "sum_slots" in last else y.view(x.shape[0], top_k, -1).sum(dim=1)
+
+    last, plain = "permute_y+topk_weights+sum_slots", _eager(x, up, down) and up_bias is None and down_bias is None
+    if down_bias is not None or not has("fwd", last, down) or (
+            needs_grad and not (plain and has("dx", steps(last), down) and has("dw", last, down))):
+        last = "permute_y+topk_weights" + "+bias" * (down_bias is not None)
     if x_scales is not None:
         if up_bias is not None or down_bias is not None:
             raise Error("experts in fp8 have no biases")
         hidden, scales = scaled_grouped_gemm(folder, x, up, x_scales, up_scales, m_sizes, gather, top_k=top_k,
                                              fusion="+".join(["permute_x", *words]), out_dtype=torch.float8_e4m3fn)
         y = scaled_grouped_gemm(folder, hidden, down, scales, down_scales, m_sizes, gather, weights, top_k=top_k,
-                                fusion="permute_y+topk_weights", zero_rest=part_of_experts)
-        return y.view(x.shape[0], top_k, -1).sum(dim=1)
-    steps = "+".join(["permute_y+topk_weights+weight_gradient", *words])
-    if (needs_grad and _eager(x, up, down) and up_bias is None and down_bias is None and
-            _has(str(folder), x.device, "dx", steps, down.shape, x.dtype, top_k)):
+                                fusion=last, zero_rest=part_of_experts)
+        return summed(y, last)
+    if needs_grad and plain and has("dx", steps(last), down):
         y = _Experts.apply(str(folder), x.contiguous(), up.contiguous(), down.contiguous(), m_sizes, gather, weights,
-                           top_k, steps, activation, interleaved, part_of_experts)
-        return y.view(x.shape[0], top_k, -1).sum(dim=1)
+                           top_k, (steps(last), last), activation, interleaved, part_of_experts)
+        return summed(y, last)
     bias = ["bias"] * (up_bias is not None)
     gated = "+".join(["permute_x", *words, *bias])
-    last = "permute_y+topk_weights" + "+bias" * (down_bias is not None)
-    if not needs_grad and _has(str(folder), x.device, "fwd", gated, up.shape, x.dtype, top_k):
+    if not needs_grad and has("fwd", gated, up):
         run = _layer if _eager(x, up, down) else torch.ops.moetune.layer.default
         y = run(str(folder), x.contiguous(), up.contiguous(), down.contiguous(), m_sizes, gather, weights, top_k, gated,
                 last, part_of_experts, up_bias, down_bias)
@@ -484,7 +504,7 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
                               fusion="+".join(["permute_x", *bias]))
         y = grouped_gemm(folder, _activated(hidden, activation, interleaved), down, m_sizes, gather, weights,
                          top_k=top_k, bias=down_bias, fusion=last, zero_rest=part_of_experts)
-    return y.view(x.shape[0], top_k, -1).sum(dim=1)
+    return summed(y, last)
 
 
 # ---- The GEMM of fp8 ------------------------------------------------------------------------------------------------
@@ -497,7 +517,8 @@ def _scaled(folder, x, w, x_scales, w_scales, m_sizes, gather_indices, topk_weig
     if out_dtype not in _FP8_RESULTS:
         raise Error(f"no kernels give {out_dtype} of fp8: they give torch.bfloat16 and torch.float16")
     rows = gather_indices.numel()
-    y = (x.new_zeros if zero_rest else x.new_empty)((rows, _columns(w, fusion)), dtype=out_dtype)
+    y = (x.new_zeros if zero_rest else x.new_empty)((_rows(rows, top_k, fusion, "permute_y"), _columns(w, fusion)),
+                                                    dtype=out_dtype)
     _launch(folder, "fwd", fusion, w.shape, top_k, rows, x, w, y, m_sizes, gather_indices, topk_weights, bias, None,
             x_scales, w_scales, fp8=f"fp8-{scales}{_FP8_RESULTS[out_dtype]}{'-fast' * fast_sums}")
     return y

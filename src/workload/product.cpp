@@ -60,8 +60,9 @@ Activation activation_of(const Fusion& fusion) {
 void set_operands(Product& p, const Problem& problem) {
   const auto& [layer, op, fusion] = problem.shape;
   const RowOrder x = fusion.permute_x ? RowOrder::by_token : fusion.by_slot ? RowOrder::by_slot : RowOrder::in_place;
-  const RowOrder dx = fusion.sum_slots ? RowOrder::by_token : fusion.permute_x ? RowOrder::by_slot : RowOrder::in_place;
-  const RowOrder y = fusion.permute_y || fusion.by_slot ? RowOrder::by_slot : RowOrder::in_place;  // and dY
+  const RowOrder slots = fusion.sum_slots ? RowOrder::by_token : RowOrder::by_slot;
+  const RowOrder dx = fusion.permute_x ? slots : RowOrder::in_place;
+  const RowOrder y = fusion.permute_y || fusion.by_slot ? slots : RowOrder::in_place;  // and dY
   switch (op) {
     case Op::fwd:
       p.a = operand(problem, LayerMatrix::x, Axis::m, Axis::k, x);
@@ -216,8 +217,7 @@ Product in_expert_order(const Product& product) {
   put_in_order(product.a, plain.a);
   put_in_order(product.b, plain.b);
   put_in_order(product.d, plain.d);
-  if (product.weighting == Weighting::result || sums_slots(product) || product.gate_gradient)
-    plain.d.type = plain_type(Dtype::fp32);
+  if (product.weighting == Weighting::result || product.gate_gradient) plain.d.type = plain_type(Dtype::fp32);
   plain.weighting = Weighting::none;
   plain.weight_gradient.reset();
   return plain;
@@ -281,6 +281,7 @@ Product before_last_pass(const Product& product, bool makes_gates) {
   Product first = without_finish(product);
   first.d.order = RowOrder::in_place;
   first.d.rows = routed_rows(product);
+  if (sums_slots(product)) return first;
   first.d.type = plain_type(Dtype::fp32);
   first.weighting = Weighting::none;
   first.weight_gradient.reset();
@@ -346,7 +347,7 @@ float topk_weight(const Product& product, Values values, int64_t slot) {
 }
 
 bool has_exact_weights(const Product& product, Values values) {
-  return product.weighting == Weighting::a && values == Values::integer;
+  return (product.weighting == Weighting::a || sums_slots(product)) && values == Values::integer;
 }
 
 int most_integer(const Product& product, const Operand& operand) {

@@ -124,7 +124,8 @@ bool feeds(const Shape& up, const Shape& down);
 
 /// Whether weights multiply rows of the result, rather than of an operand or none.
 bool weights_result(const Product& product);
-/// Whether rows of D are sums over the slots of a token: of fp32 sums, in slot order, rounded once.
+/// Whether rows of D are sums over the slots of a token: of the rows of slots, rounded as D without sums would be,
+/// which are added in fp32, in slot order, and rounded again.
 bool sums_slots(const Product& product);
 
 /// Whether a gate and an up of the product make one column of D.
@@ -165,11 +166,12 @@ bool is_moved(const Product& product, const Operand& operand);
 /// the only result. D is fp32 where sums are weighted or added before they are rounded.
 Product in_expert_order(const Product& product);
 
-/// Whether a last pass makes the results from the fp32 sums of all rows: where slots are added, or sums also make the
-/// weights' gradient.
+/// Whether a last pass makes the results: where it adds the rows of slots, or makes the weights' gradient and D of the
+/// fp32 sums of all rows.
 bool takes_another_pass(const Product& product);
-/// The product before that pass: D lies in expert order, in fp32 and unweighted, and is the only result. Any other
-/// product is returned as it is, and so are gradients of gates where the kernel makes them.
+/// The product before that pass: D lies in expert order and is the only result, with the rows of slots as they are
+/// added, or in fp32 and unweighted. Any other product is returned as it is, and so are gradients of gates where the
+/// kernel makes them.
 Product before_last_pass(const Product& product, bool makes_gates = false);
 
 int64_t experts(const Product& product);
@@ -209,7 +211,7 @@ int most_integer(const Product& product, const Operand& operand);
 float stored_value(const Product& product, const Operand& operand, Values values, int64_t index);
 /// Top-k weight of a flat slot: operand_value's, rounded up to quarters where has_exact_weights.
 float topk_weight(const Product& product, Values values, int64_t slot);
-/// True for integer inputs whose operand is weighted: weights of few bits let their sums stay exact in fp32.
+/// True for integer inputs that are weighted before they are added: weights of few bits let sums stay exact in fp32.
 bool has_exact_weights(const Product& product, Values values);
 
 /// Whether every row in memory is written, with zeros where no expert has a row of it: D that sums slots, and dweights.

@@ -102,6 +102,10 @@ Projection parse_projection(std::string_view text) {
 }
 Op parse_op(std::string_view text) { return static_cast<Op>(place_of_word("op", text, kOps)); }
 
+bool may_sum_slots(const Shape& shape) {
+  return shape.fusion.permute_y || (shape.op == Op::dx && shape.fusion.permute_x);
+}
+
 void require_valid(const Shape& shape) {
   const Layer& layer = shape.layer;
   if (layer.model.empty()) throw request_error("the layer has no model name", "use 'custom' for sizes given directly");
@@ -137,10 +141,12 @@ void require_valid(const Shape& shape) {
   if (shape.fusion.fp32_dw && (shape.op != Op::dw || layer.dtype == Dtype::fp32))
     throw request_error(fmt::format("fp32_dw has no meaning for {} in {}", name(shape.op), name(layer.dtype)),
                         "it belongs to dw in bf16 and fp16");
-  if (shape.fusion.sum_slots && (shape.op != Op::dx || !shape.fusion.permute_x))
+  if (shape.fusion.sum_slots && !may_sum_slots(shape))
     throw request_error(
-        shape.op != Op::dx ? fmt::format("{} cannot sum slots", name(shape.op)) : "sum_slots needs permute_x",
-        "sum_slots belongs to dx with permute_x");
+        fmt::format("sum_slots of {} needs permute_y{}", name(shape.op), shape.op == Op::dx ? " or permute_x" : ""),
+        "it belongs to a layer that sums its slots: Y and dY by token with permute_y, dX with permute_x");
+  if (shape.fusion.sum_slots && shape.fusion.bias)
+    throw request_error("sum_slots and bias exclude each other", "leave out sum_slots and add the slots apart");
   if (shape.fusion.weight_gradient && (shape.op != Op::dx || !shape.fusion.topk_weights))
     throw request_error(shape.op != Op::dx ? fmt::format("{} has no weight gradient", name(shape.op))
                                            : "weight_gradient needs topk_weights",

@@ -61,8 +61,10 @@ struct Layer {
 ///                                                rounding, w in fp32            dtype, then multiplied
 /// accumulate    -                                -                              dW = round(dW before + sum)
 /// fp32_dw       -                                -                              dW in fp32
-/// sum_slots     -                                dX[token] = round(sum of its   -
-///                                                slots), in slot order, fp32
+/// sum_slots     Y[token] = round(sum of its      permute_x: dX[token] =         permute_y: load
+///               slots as they are without), in   round(sum of its slots as      dY[gather[i] / top_k]
+///               slot order, fp32                 they are without); permute_y:
+///                                                load dY[gather[i] / top_k]
 /// weight_       -                                dweights[gather[i]] = sum of   -
 /// gradient                                       the row dY W times row X, fp32
 ///
@@ -85,17 +87,19 @@ struct Layer {
 /// order of W's rows, and added before all else. Of dx, which is down's, H [rows, 2 k] is the product of up that became
 /// X [rows, k]; dH lies as H does, and dX is not stored.
 ///
-/// X that is gathered is [tokens, k]; what is in slot order has tokens * top_k rows. dx doesn't sum over top_k, except
-/// with sum_slots: dX is then [tokens, k], rounded once, and rows of tokens without a local expert are
-/// zeros. dweights is [tokens * top_k] in fp32, of sums that are neither weighted nor rounded; slots without a local
-/// expert are zeros. The first three combine for every op in the same way; the others belong to the op of their column.
+/// X that is gathered is [tokens, k]; what is in slot order has tokens * top_k rows. Nothing is summed over top_k,
+/// except with sum_slots, which belongs to a layer that sums its slots: its Y and dY are [tokens, n], its dX [tokens,
+/// k]. Rows of slots are rounded before they are added, as by programs that add them apart, and rows of tokens without
+/// a local expert are zeros. dweights is [tokens * top_k] in fp32, of sums that are neither weighted nor rounded; slots
+/// without a local expert are zeros. The first three combine for every op in the same way; the others belong to the op
+/// of their column.
 struct Fusion {
   bool permute_x = false;
   bool permute_y = false;                            // excludes permute_x and by_slot
   bool topk_weights = false;                         // only with permute_y or by_slot
   bool accumulate = false;                           // only of dw: experts without rows are left alone
   bool fp32_dw = false;                              // only of dw in bf16 and fp16
-  bool sum_slots = false;                            // only of dx with permute_x
+  bool sum_slots = false;                            // only with permute_y, without a bias, or of dx with permute_x
   bool weight_gradient = false;                      // only of dx with topk_weights
   bool by_slot = false;                              // only of fwd: as servers' Triton kernels read and store
   bool silu = false, gelu = false, gpt_oss = false;  // one at most; of fwd of up, without topk_weights, or dx of down
@@ -120,7 +124,7 @@ inline constexpr FusionPart kFusionParts[] = {
     {"topk_weights", &Fusion::topk_weights},
     {"accumulate", &Fusion::accumulate, Op::dw},
     {"fp32_dw", &Fusion::fp32_dw, Op::dw},
-    {"sum_slots", &Fusion::sum_slots, Op::dx},
+    {"sum_slots", &Fusion::sum_slots, {}, true},
     {"weight_gradient", &Fusion::weight_gradient, Op::dx},
     {"silu", &Fusion::silu, {}, true},
     {"gelu", &Fusion::gelu, {}, true},
@@ -154,15 +158,19 @@ inline constexpr int64_t kMaxExperts = int64_t{1} << 16;
 /// The largest n, k, tp, and hidden or intermediate width of a model.
 inline constexpr int64_t kMaxSide = int64_t{1} << 24;
 
+/// Whether a matrix of the shape lies by token where its layer sums slots: Y, dY or dX.
+bool may_sum_slots(const Shape& shape);
+
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
 /// experts not divisible by ep, permute_y with permute_x or by_slot, topk_weights without either (for every op),
-/// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without dx and permute_x,
-/// weight_gradient without dx and topk_weights, an activation of other than fwd of up and dx of down, of a model that
-/// isn't gated, with another or with topk_weights, interleaved without one, store_h without one of fwd, by_slot or of
-/// quantised dtypes, bias without fwd, quantised dtypes with another op than fwd, other scales than theirs or another Y
-/// than bf16 and fp16 (fp8 of fp8 in blocks with an activation and without a bias), fast sums of others than fp8 or of
-/// blocks, scales of other dtypes, groups that don't divide k, zero points with an odd n, experts over kMaxExperts, n
-/// or k over kMaxSide, E*n*k over 2^46, a model name that is empty, contains '/' or is not printable.
+/// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without permute_y, dx and
+/// permute_x apart, or with a bias, weight_gradient without dx and topk_weights, an activation of other than fwd of up
+/// and dx of down, of a model that isn't gated, with another or with topk_weights, interleaved without one, store_h
+/// without one of fwd, by_slot or of quantised dtypes, bias without fwd, quantised dtypes with another op than fwd,
+/// other scales than theirs or another Y than bf16 and fp16 (fp8 of fp8 in blocks with an activation and without a
+/// bias), fast sums of others than fp8 or of blocks, scales of other dtypes, groups that don't divide k, zero points
+/// with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name that is empty, contains
+/// '/' or is not printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

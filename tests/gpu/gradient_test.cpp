@@ -25,6 +25,7 @@ std::vector<Fusion> fusions(Op op, Dtype dtype) {
         result.push_back(fusion);
         result.back().accumulate = accumulate, result.back().fp32_dw = fp32_dw;
       }
+  result.push_back({.permute_y = true, .topk_weights = true, .sum_slots = true});
   if (op == Op::dx)
     for (const Fusion& fusion : {Fusion{.permute_x = true, .sum_slots = true},
                                  Fusion{.permute_y = true, .topk_weights = true, .weight_gradient = true}})
@@ -120,6 +121,7 @@ TEST_P(Gradients, OfTheVariantsAreTheSameAgain) {
                                    {Op::dx, {.permute_x = true, .sum_slots = true}},
                                    {Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}},
                                    {Op::dw, {.permute_y = true, .topk_weights = true}},
+                                   {Op::fwd, {.permute_y = true, .topk_weights = true, .sum_slots = true}},
                                    {Op::dw, {.accumulate = true}},
                                    {Op::dw, {.accumulate = true, .fp32_dw = true}}}) {
     const Problem problem = problem_of(GetParam(), Dtype::bf16, fusion, op);

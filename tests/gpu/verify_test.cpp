@@ -135,7 +135,7 @@ class KernelTest : public GpuTest {
       const Verdict verdict = backend().verify({.baseline = {}, .candidate = candidate});
       EXPECT_TRUE(verdict.ok) << text(candidate) << ": " << verdict.reason;
       EXPECT_EQ(verdict.mismatches, 0) << text(candidate);
-      EXPECT_GT(verdict.elements, 0);
+      EXPECT_EQ(verdict.elements > 0, result_rows(product_of(problem), product_of(problem).d) > 0);
       EXPECT_LT(verdict.normalised_error, problem.shape.layer.out_dtype == Dtype::fp8 ? 0.05 : 0.01);
     }
   }
@@ -146,15 +146,17 @@ const Fusion kFusionsOfDx[] = {{},
                                {.permute_x = true},
                                {.permute_y = true, .topk_weights = true},
                                {.permute_x = true, .sum_slots = true},
+                               {.permute_y = true, .sum_slots = true},
                                {.permute_y = true, .topk_weights = true, .weight_gradient = true}};
 // With the gradients of gates; sizes of any kind.
 const Fusion kGateGradients[] = {{.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true},
                                  {.gelu = true, .interleaved = true},
-                                 {.permute_y = true, .topk_weights = true, .gpt_oss = true}};
+                                 {.permute_y = true, .topk_weights = true, .sum_slots = true, .gpt_oss = true}};
 const Fusion kFusionsOfDw[] = {{},
                                {.accumulate = true},
                                {.permute_x = true, .accumulate = true},
                                {.fp32_dw = true},
+                               {.permute_y = true, .topk_weights = true, .sum_slots = true},
                                {.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}};
 
 class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCase> {
@@ -207,6 +209,7 @@ class HardRouting : public KernelTest, public testing::WithParamInterface<GpuCas
 const GpuCase kCases[] = {
     {"uniform", 16, 4, 256, 256, 200, "uniform"},
     {"one_row", 16, 1, 128, 128, 1, "uniform"},
+    {"no_rows", 16, 1, 128, 128, 1, "balanced", 4},
     {"single", 16, 1, 128, 192, 300, "single"},
     {"block_minus_one", 4, 1, 128, 64, 4 * 63, "balanced"},
     {"block", 4, 1, 128, 64, 4 * 64, "balanced"},
@@ -231,6 +234,7 @@ TEST_P(HardRouting, Mma) {
   expect_right(problem_of(c, Dtype::bf16, {.permute_x = true}), "mma", 8);
   expect_right(problem_of(c, Dtype::bf16, {.permute_y = true}), "mma", 8);
   expect_right(problem_of(c, Dtype::fp16, {.permute_y = true, .topk_weights = true}), "mma", 8);
+  expect_right(problem_of(c, Dtype::bf16, {.permute_y = true, .topk_weights = true, .sum_slots = true}), "mma", 4);
 }
 
 TEST_P(HardRouting, Wgmma) {
@@ -241,6 +245,9 @@ TEST_P(HardRouting, Wgmma) {
   expect_right(problem_of(c, Dtype::bf16, {.permute_x = true}), "wgmma", 6);
   expect_right(problem_of(c, Dtype::bf16, {.permute_y = true}), "wgmma", 6);
   expect_right(problem_of(c, Dtype::fp16, {.permute_y = true, .topk_weights = true}), "wgmma", 6);
+  for (const bool weighted : {false, true})  // with and without tensor copies that store slots
+    expect_right(problem_of(c, Dtype::bf16, {.permute_y = true, .topk_weights = weighted, .sum_slots = true}), "wgmma",
+                 6);
 }
 
 // Gates and ups joined, in both orders of W's rows, and a bias.
@@ -322,6 +329,8 @@ TEST_P(HardRouting, MmaFp8) {
   expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_x = true}), "mma", 4);
   expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_y = true, .topk_weights = true}), "mma", 4);
   expect_right(fp8_problem_of(c, ScaleKind::channel, {.permute_x = true}, true, Dtype::fp16), "mma", 4);
+  expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_y = true, .topk_weights = true, .sum_slots = true}), "mma",
+               4);
 }
 TEST_P(HardRouting, WgmmaFp8) {
   const GpuCase& c = GetParam();
@@ -333,6 +342,8 @@ TEST_P(HardRouting, WgmmaFp8) {
     expect_right(fp8_problem_of(c, scales, {.permute_x = true}), "wgmma", 6);
     expect_right(fp8_problem_of(c, scales, weighted), "wgmma", 4);
   }
+  expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_y = true, .topk_weights = true, .sum_slots = true}),
+               "wgmma", 4);
   expect_right(fp8_problem_of(c, ScaleKind::block, {}, false, Dtype::fp16), "wgmma", 4, "copies");
   expect_right(fp8_problem_of(c, ScaleKind::channel, {}, true), "wgmma", 6);
   expect_right(fp8_problem_of(c, ScaleKind::tensor, {.permute_x = true}, true), "wgmma", 4);

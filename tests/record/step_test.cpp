@@ -165,8 +165,9 @@ TEST(Step, TakesDxThatSumsSlotsOrGivesGradientsOfWeightsAndGates) {
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_EQ(steps[0].cells, (std::array<size_t, 6>{0, 1, 2, 3, 4, 5}));
   EXPECT_NE(step_tables(cells).at(0).heading[0].find("weight_gradient+silu+interleaved"), std::string::npos);
-  Fusion summing = kGathered;
-  summing.sum_slots = true;
+  Fusion by_token = kWeighted, summing = kGathered;
+  summing.sum_slots = by_token.sum_slots = true;
+  EXPECT_EQ(pairs(six(kGathered, by_token)), (Pairs{"permute_x|permute_y+topk_weights+sum_slots 64"}));
   EXPECT_EQ(
       training_steps(six(kGathered, kWeighted) + std::vector{timed(sample::qwen_up(), Op::dx, 1, summing)}).size(), 2u);
 }

@@ -213,19 +213,19 @@ TEST(RequireValid, LeavesAccumulationAndFp32ResultsToDw) {
   EXPECT_EQ(of_dw(Dtype::fp32, false), "");
   EXPECT_EQ(of_dw(Dtype::fp32, true), "fp32_dw has no meaning for dw in fp32");
 }
-TEST(RequireValid, LeavesSumsOfSlotsToDxWithPermuteX) {
+TEST(RequireValid, LeavesSumsOfSlotsToMatricesByToken) {
   const auto error_with = [](Op op, const Fusion& fusion) {
     return refusal([&](Shape& s) { s.op = op, s.fusion = fusion; });
   };
   const Fusion summed{.permute_x = true, .sum_slots = true};
   EXPECT_EQ(error_with(Op::dx, summed).exit, Exit::yes);
-  for (const Op op : {Op::fwd, Op::dw}) {
-    EXPECT_EQ(error_with(op, summed).what, std::string(name(op)) + " cannot sum slots");
-    EXPECT_EQ(error_with(op, summed).hint, "sum_slots belongs to dx with permute_x");
-  }
-  for (const Fusion& fusion : {Fusion{.sum_slots = true}, Fusion{.permute_y = true, .sum_slots = true},
-                               Fusion{.permute_y = true, .topk_weights = true, .sum_slots = true}})
-    EXPECT_EQ(error_with(Op::dx, fusion).what, "sum_slots needs permute_x");
+  for (const Op op : {Op::fwd, Op::dw})
+    EXPECT_EQ(error_with(op, summed).what, "sum_slots of " + std::string(name(op)) + " needs permute_y");
+  EXPECT_EQ(error_with(Op::dx, {.sum_slots = true}).what, "sum_slots of dx needs permute_y or permute_x");
+  for (const Op op : {Op::fwd, Op::dx, Op::dw})
+    EXPECT_EQ(error_with(op, {.permute_y = true, .topk_weights = true, .sum_slots = true}).exit, Exit::yes);
+  EXPECT_EQ(error_with(Op::fwd, {.permute_y = true, .sum_slots = true, .bias = true}).what,
+            "sum_slots and bias exclude each other");
 }
 TEST(RequireValid, LeavesTheWeightsGradientToDxWithWeights) {
   const auto error_with = [](Op op, const Fusion& fusion) {

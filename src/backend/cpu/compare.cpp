@@ -21,6 +21,7 @@ namespace {
 // half an ulp of the sum, is up to one ulp after the multiplication, and the second adds another half.
 constexpr double kUlpsOneRounding = 0.5;
 constexpr double kUlpsTwoRoundings = 1.5;
+constexpr double kUlpsOfSlots = 4.5;  // a row of a slot that is rounded another way; it may be larger than the sum
 // fp32 sums of k terms stray from the true sum: sequential sums by about 0.2 * sqrt(k) * 2^-24 of the rms result, as
 // rounding errors that add up at random. Over all elements: five times that; the worst of 2^32 elements: six sigmas,
 // doubled for other orders of summation. Products of normal numbers have long tails: of few terms a partial sum may be
@@ -280,11 +281,13 @@ Verdict compare_close(const Result& result, const Buffer& wanted, ThreadPool& po
 
 Tolerance tolerance(const Product& product, const Operand& result, int64_t terms) {
   const int bits = significand_bits(result.type.dtype);
-  const bool twice = product.weighting == Weighting::rounded_result;
+  const bool sums = sums_slots(product), twice = sums || product.weighting == Weighting::rounded_result;
   const double gated = has_activation(product) ? kGatedNoise : 1;
   const double noise = gated * std::sqrt(static_cast<double>(terms)) * 0x1p-24;
   return {.normalised_error = (twice ? 2 : 1) * std::ldexp(1, -bits) + kNormNoise * noise,
-          .ulps = (twice ? kUlpsTwoRoundings : kUlpsOneRounding) +
+          .ulps = (sums    ? kUlpsOfSlots
+                   : twice ? kUlpsTwoRoundings
+                           : kUlpsOneRounding) +
                   std::ldexp(kWorstNoise * noise + gated * kTailNoise, bits)};
 }
 

@@ -159,19 +159,22 @@ void run_tasks(const Launch& launch, ThreadPool& pool, Workspace& workspace) {
   });
 }
 
-/// D's row of a token: the sum of its slots' sums, in the order of slots.
-void add_slots(const Product& product, const Matrices& matrices, const float* sums, int threads, ThreadPool& pool) {
+/// D's row of a token: the sum of its slots' rows, elements of D in expert order, in the order of slots.
+void add_slots(const Product& product, const Matrices& matrices, const std::byte* slots, int threads,
+               ThreadPool& pool) {
+  const Dtype dtype = product.d.type.dtype;
   const std::vector<int32_t> rows = rows_of_slots(product);
   const int64_t pieces = (product.n + kPiece - 1) / kPiece;
   pool.for_each(threads, product.d.rows * pieces, [&](int, int64_t i) {
     const int64_t token = i / pieces, column = i % pieces * kPiece, count = std::min(kPiece, product.n - column);
-    float total[kPiece] = {};
+    float total[kPiece] = {}, part[kPiece];
     for (int64_t slot = token * product.top_k; slot < (token + 1) * product.top_k; ++slot)
-      if (const int32_t row = rows[static_cast<size_t>(slot)]; row >= 0)
-        for (int64_t c = 0; c < count; ++c) total[c] += sums[row * product.n + column + c];
+      if (const int32_t row = rows[static_cast<size_t>(slot)]; row >= 0) {
+        to_floats(dtype, slots + (row * product.n + column) * size_bytes(dtype), count, part);
+        for (int64_t c = 0; c < count; ++c) total[c] += part[c];
+      }
     const int64_t index = token * product.d.columns + column;
-    from_floats(product.d.type.dtype, total, count,
-                static_cast<std::byte*>(matrices.d) + index * size_bytes(product.d.type.dtype));
+    from_floats(dtype, total, count, static_cast<std::byte*>(matrices.d) + index * size_bytes(dtype));
   });
 }
 
@@ -303,7 +306,7 @@ void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKno
   else if (product.gate_gradient)
     multiply_by_slopes(product, matrices, sums, knobs.threads, pool);
   else if (sums_slots(product))
-    add_slots(product, matrices, sums, knobs.threads, pool);
+    add_slots(product, matrices, workspace.sums.as<std::byte>(), knobs.threads, pool);
   else
     multiply_by_x(product, matrices, sums, knobs.threads, pool);
 }

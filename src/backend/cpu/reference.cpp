@@ -111,8 +111,8 @@ std::vector<Joint> joints_of(const Product& product, const Matrices& matrices, i
   return joints;
 }
 
-/// A reference whose D has elements of `dtype`: finish(sum, weight of its row, what is in D before) gives an element. A
-/// D that sums slots takes the sums as they are.
+/// A reference whose D has elements of `dtype`: finish(sum, weight of its row, what is in D before) gives an element.
+/// Rows that a D adds by token are rounded and weighted in any case.
 template <class Finish>
 Reference reference(const Product& product, const Matrices& matrices, Dtype dtype, ThreadPool& pool, Finish&& finish) {
   const int64_t n = product.d.columns, rows = result_rows(product, product.d);
@@ -159,7 +159,10 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
     }
     if (sums_slots(product)) {  // an expert has one row of a token at most: no other thread adds to this one
       double* token = tokens.as<double>() + slot() / product.top_k * n;
-      for (int64_t column = 0; column < n; ++column) token[column] += sums[column];
+      const float weight = result_weight(product, matrices, expert, row);
+      for (int64_t column = 0; column < n; ++column)
+        token[column] += static_cast<double>(
+            round_to(product.d.type.dtype, round_to(product.d.type.dtype, static_cast<float>(sums[column])) * weight));
       return;
     }
     std::vector<float> values(static_cast<size_t>(n));

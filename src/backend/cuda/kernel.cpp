@@ -126,8 +126,7 @@ class UnitKernel : public Kernel {
         cudaLaunchKernel(function_, dim3(static_cast<unsigned>(grid_)), dim3(static_cast<unsigned>(plan_.threads)),
                          arguments, static_cast<size_t>(plan_.shared_bytes), stream),
         "cannot launch the kernel");
-    if (takes_another_pass(operands_.product))
-      operands_.finish(services_, operands_.d_sorted.as<float>(), set, stream, parts_);
+    if (takes_another_pass(operands_.product)) operands_.finish(services_, set, stream, parts_);
   }
 
   void clear(cudaStream_t stream) const override { moetune::clear(operands_.counters, stream); }
@@ -143,7 +142,7 @@ class UnitKernel : public Kernel {
   LaunchPlan plan_;
   std::vector<LaunchMap> tensor_maps_;
   int64_t grid_ = 0;
-  int parts_ = 0;       // of a row, where the kernel makes gradients of gates
+  int parts_ = 0;      // of a row, where the kernel makes gradients of gates
   DeviceBuffer maps_;  // of all blocks
 };
 

@@ -234,17 +234,27 @@ void Operands::fill_operand(Services& services, const Operand& operand, Values v
             stream_of(operand.matrix), stream, most_integer(product, operand));
 }
 
-void Operands::finish(Services& services, const float* sums, int set, cudaStream_t stream, int parts) const {
+void Operands::add_slots(Services& services, const float* slot_weights, int set, cudaStream_t stream) const {
   const Service& service = services.of(product.d.type.dtype);
-  const auto clear_slots = [&](void* memory, int byte) {  // those without a row stay so
-    if (routed_rows(product) != product.slots) set_in_order(memory, byte, product.slots * 4, stream);
-  };
-  if (sums_slots(product)) {
-    clear_slots(row_of.data(), 0xff);
-    service.invert(row_of.as<int>(), gather_indices.as<int>(), routed_rows(product), stream);
-    service.sum_slots(d.of(set), sums, row_of.as<int>(), product.d.rows, product.top_k, product.d.columns, stream);
-  }
-  if (product.weight_gradient) clear_slots(dweights.of(set), 0);
+  const int64_t rows = routed_rows(product);
+  if (rows != product.slots) set_in_order(row_of.data(), 0xff, product.slots * 4, stream);  // those without a row
+  service.invert(row_of.as<int>(), gather_indices.as<int>(), rows, stream);
+  service.sum_slots({.out = d.of(set),
+                     .rows = d_sorted.data(),
+                     .row_of = row_of.as<int>(),
+                     .weights = slot_weights,
+                     .tokens = product.d.rows,
+                     .top_k = product.top_k,
+                     .width = product.d.columns},
+                    stream);
+}
+
+void Operands::finish(Services& services, int set, cudaStream_t stream, int parts) const {
+  const Service& service = services.of(product.d.type.dtype);
+  const auto* const sums = d_sorted.as<float>();
+  if (sums_slots(product)) return add_slots(services, nullptr, set, stream);
+  if (product.weight_gradient && routed_rows(product) != product.slots)  // slots without a row stay so
+    set_in_order(dweights.of(set), 0, product.slots * 4, stream);
   if (parts > 0 && product.weight_gradient)
     service.add_parts(dweights.floats(set), sums, gather_indices.as<int>(), routed_rows(product), parts, stream);
   if (parts > 0) return;
@@ -367,7 +377,9 @@ void Operands::sort_inputs(Services& services, int set, cudaStream_t stream) con
 
 void Operands::unsort_result(Services& services, int set, cudaStream_t stream) const {
   if (!is_moved(product, product.d)) return;
-  if (takes_another_pass(product)) return finish(services, d_sorted.as<float>(), set, stream);
+  if (sums_slots(product))
+    return add_slots(services, weights_result(product) ? weights.as<float>() : nullptr, set, stream);
+  if (takes_another_pass(product)) return finish(services, set, stream);
   if (is_finished(product)) {
     FinishedRows rows = finished_rows(set);
     rows.out = d.of(set), rows.sums = gemm(set).d, rows.from_fp32 = plain.d.type.dtype == Dtype::fp32;

@@ -48,9 +48,11 @@ struct Operands {
 
   /// The arguments of a candidate's launch.
   Args args(int set) const;
-  /// The last pass: from sums, which lie as D of `first`, to the results. With `parts`, a kernel left so many parts of
+  /// The last pass: from the results or the sums of `first` in d_sorted. With `parts`, a kernel left so many parts of
   /// each row's product with X there instead, and they give the weights' gradient alone.
-  void finish(Services& services, const float* sums, int set, cudaStream_t stream, int parts = 0) const;
+  void finish(Services& services, int set, cudaStream_t stream, int parts = 0) const;
+  /// Rows of d_sorted, weighted by slot unless `slot_weights` is null, added to D of a set by token.
+  void add_slots(Services& services, const float* slot_weights, int set, cudaStream_t stream) const;
   /// What becomes of the sums of `plain`, in place and without weights.
   FinishedRows finished_rows(int set) const;
   /// From sums of the first pass to the gradients of gate and up, of a set.

@@ -143,7 +143,7 @@ void compile_all(Collection& collection, bool cache) {
   KernelExport& exported = collection.exported;
   std::set<Dtype> finished;
   for (const ExportedKernel& kernel : exported.kernels)
-    if (takes_another_pass(product_of(kernel.shape))) finished.insert(kernel.shape.layer.dtype);
+    if (const Product p = product_of(kernel.shape); takes_another_pass(p)) finished.insert(p.d.type.dtype);
   for (const std::string& target : collection.target_names()) {
     std::vector<std::string> units = {route_unit()};
     for (const Dtype dtype : finished) units.push_back(finish_unit(dtype));

@@ -106,7 +106,7 @@ bool takes_gates(Projection projection, Op op, std::span<const Op> ops) {
 
 Fusion fusion_of(Fusion fusion, Projection projection, bool both) {
   if (both && projection == Projection::up) fusion.permute_y = fusion.topk_weights = fusion.weight_gradient = false;
-  if (both && projection == Projection::down) fusion.permute_x = fusion.sum_slots = false;
+  if (both && projection == Projection::down) fusion.permute_x = false;
   return fusion;
 }
 
@@ -140,6 +140,9 @@ void require_use_by(const std::vector<Cell>& cells, const CellOptions& options) 
   if (given && !any([](const Layer& layer) { return is_quantised(layer.dtype); }))
     throw request_error(fmt::format("{} belongs to --dtype fp8, which is not listed", given),
                         options.fast_sums ? "" : "or to int8, int8-w8a8, int4 and uint4");
+  if (options.fusion.sum_slots &&
+      std::ranges::none_of(cells, [](const Cell& cell) { return cell.shape.fusion.sum_slots; }))
+    throw request_error("--sum-slots needs --permute-y or, for dx, --permute-x");
   const auto gated = [](const Cell& cell) { return is_gated(cell.shape.fusion); };
   if (!options.gated.empty() && std::ranges::none_of(cells, gated))
     throw request_error("--gated belongs to fwd of up or, where dx is listed, to dx of down, which no cell here is",
@@ -297,6 +300,7 @@ std::vector<Cell> all_cells(const CellOptions& options) {
               Shape shape{layer, op, fusion_of(with_gate(options), projection, both)};
               for (const FusionPart& part : kFusionParts)
                 if (ops.size() > 1 && part.only && part.only != op) shape.fusion.*part.on = false;
+              if ((both || ops.size() > 1) && !may_sum_slots(shape)) shape.fusion.sum_slots = false;
               if ((both || ops.size() > 1) && !takes_gates(projection, op, ops))
                 shape.fusion.silu = shape.fusion.gelu = shape.fusion.gpt_oss = shape.fusion.interleaved =
                     shape.fusion.store_h = false;
@@ -365,7 +369,8 @@ constexpr CellOption kOptions[] = {
     {"topk_weights", "Multiply rows by their weights (with --permute-y or --by-slot)", &Fusion::topk_weights},
     {"accumulate", "Add to dW in place of overwriting it (--op dw)", &Fusion::accumulate},
     {"fp32_dw", "Store dW of bf16 or fp16 inputs in fp32 (--op dw)", &Fusion::fp32_dw},
-    {"sum_slots", "Sum dX over top-k: [tokens, k] (--op dx, with --permute-x)", &Fusion::sum_slots},
+    {"sum_slots", "The layer sums its slots: Y and dY are [tokens, n] (with --permute-y), dX [tokens, k] (--permute-x)",
+     &Fusion::sum_slots},
     {"weight_gradient", "Gradient of the top-k weights too (--op dx, with --topk-weights)", &Fusion::weight_gradient},
     {"seed", "Seed of routings and operands", "N", &Options::seed}};
 

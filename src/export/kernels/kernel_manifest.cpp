@@ -81,7 +81,8 @@ Json buffers_of(const LaunchRule& rule, const Product& p, bool leaves_sums) {
     list.push_back({{"name", name}, {"bytes", bytes}, {"zeroed", zeroed}});
   };
   for (const BufferRule& buffer : rule.buffers) add(buffer.name, buffer.bytes.text(), buffer.zeroed);
-  if (leaves_sums) add("sums", "max(1, rows) * n * 4", false);
+  if (leaves_sums)
+    add("sums", fmt::format("max(1, rows) * n * {}", sums_slots(p) ? size_bytes(p.d.type.dtype) : 4), false);
   if (sums_slots(p)) add("row_of", "max(1, slots) * 4", false);
   return list;
 }
@@ -176,8 +177,9 @@ Json fill(std::string_view pointer, int byte, std::string_view bytes) {
 void add_last_pass(Json& launches, const Product& p, const ServiceCubins& services, const LaunchPlan& plan) {
   Json cubins = Json::object();
   for (const auto& [dtype, cubin] : services.finish)
-    if (dtype == p.a.type.dtype) cubins[cubin.arch] = cubin.name;
+    if (dtype == p.d.type.dtype) cubins[cubin.arch] = cubin.name;
   const Json rows = {{"int32", "rows"}}, width = {{"int64", p.gate_gradient ? "n" : columns_expression(p, p.d).text()}};
+  const Json none = {{"int64", "0"}};
   if (sums_slots(p)) {
     launches.push_back(fill("row_of", 255, "slots * 4"));
     launches.push_back(pass(cubins, "invert", kPassThreads, fmt::format("ceil_div(rows, {})", kPassThreads),
@@ -186,6 +188,7 @@ void add_last_pass(Json& launches, const Product& p, const ServiceCubins& servic
                             {pointer(operand_name(p.d.matrix)),
                              pointer("sums"),
                              pointer("row_of"),
+                             none,
                              {{"int32", "tokens"}},
                              {{"int32", "top_k"}},
                              width}));
@@ -201,7 +204,6 @@ void add_last_pass(Json& launches, const Product& p, const ServiceCubins& servic
   if (plan.gate_parts > 0) return;
   if (p.gate_gradient) {
     const auto number = [](int value) { return Json{{"int32", std::to_string(value)}}; };
-    const Json none = {{"int64", "0"}};
     launches.push_back(
         pass(cubins, "gate_gradient", kPassThreads, "rows",
              {pointer("dh"), pointer("x"), p.weight_gradient ? pointer("dweights") : none, pointer("sums"),

@@ -25,7 +25,8 @@ std::string gathering(const Shape& shape) {
 
 // Why each row that is stored is looked up, and what tensor copies can't do with it therefore.
 std::string looked_up(const Shape& shape) {
-  if (shape.op == Op::dx && !shape.fusion.permute_x) return "topk_weights: tensor copies don't weight rows";
+  if (shape.op == Op::dx ? !shape.fusion.permute_x : shape.fusion.sum_slots)
+    return "topk_weights: tensor copies don't weight rows";
   return fmt::format("{}: tensor copies don't scatter rows", shape.op == Op::dx     ? "permute_x"
                                                              : shape.fusion.by_slot ? "by_slot"
                                                                                     : "permute_y");

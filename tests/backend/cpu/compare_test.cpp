@@ -222,7 +222,8 @@ TEST(Faults, OfMissingWeightsAreSeen) {
 
 /// [rows, columns] sums of dX in expert order, neither weighted nor rounded.
 std::vector<float> sums_of(Multiplication& m) {
-  const Product first = before_last_pass(m.product);
+  Product first = before_last_pass(m.product);
+  first.d.type = plain_type(Dtype::fp32);
   std::vector<float> sums(static_cast<size_t>(first.d.rows * first.n));
   Matrices matrices = m.matrices();
   matrices.d = sums.data();
@@ -249,13 +250,14 @@ auto sum_again(Value value) {
 TEST(Faults, OfSumsOfSlotsAreSeen) {
   const Problem p = one_rank(Op::dx, kSummed);
   Multiplication right(p, Values::integer);
-  sum_again([](int64_t, float sum) { return sum; })(right);
+  const auto rounded = [](float sum) { return round_to(Dtype::bf16, sum); };
+  sum_again([=](int64_t, float sum) { return rounded(sum); })(right);
   EXPECT_EQ(right.difference(), "") << "the faults below are not those that they seem";
   const int64_t odd = product_of(p).gather_indices[5];
   for (const float times : {0.0F, 2.0F})  // left out, or added twice
     expect_caught(p, {"elements "},
-                  sum_again([=](int64_t slot, float sum) { return slot == odd ? times * sum : sum; }));
-  expect_caught(p, {"elements "}, sum_again([](int64_t, float sum) { return round_to(Dtype::bf16, sum); }));
+                  sum_again([=](int64_t slot, float sum) { return rounded(slot == odd ? times * sum : sum); }));
+  expect_caught(p, {"elements "}, sum_again([](int64_t, float sum) { return sum; }));  // added before they are rounded
 }
 
 /// dweights anew: value(weight, sum, element of X) summed up, at the row's slot, or where the row lies.

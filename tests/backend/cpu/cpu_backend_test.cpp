@@ -64,6 +64,7 @@ TEST_F(CpuBackend, VerifiesAndRepeatsAfterSampling) {
                                           {Op::dw, {.accumulate = true}},
                                           {Op::dw, {.accumulate = true, .fp32_dw = true}},
                                           {Op::dx, kSummed},
+                                          {Op::fwd, kByToken},
                                           {Op::dx, kWithGradient}};
   for (const auto& [op, fusion] : cases) {
     backend->load(small_problem(Dtype::bf16, fusion, op));

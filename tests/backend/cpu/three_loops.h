@@ -25,6 +25,7 @@ namespace moetune::three_loops {
 constexpr Dtype kDtypes[] = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
 constexpr Fusion kWeighted = {.permute_y = true, .topk_weights = true};
 constexpr Fusion kSummed = {.permute_x = true, .sum_slots = true};
+constexpr Fusion kByToken = {.permute_y = true, .topk_weights = true, .sum_slots = true};
 constexpr Fusion kWithGradient = {.permute_y = true, .topk_weights = true, .weight_gradient = true};
 constexpr Fusion kBySlot[] = {{.permute_x = true, .by_slot = true}, {.topk_weights = true, .by_slot = true}};
 constexpr Fusion kGateGradients[] = {
@@ -150,16 +151,17 @@ class Loops {
     const int64_t experts = p_.shape.layer.local_experts();
     const int64_t ragged = p_.rows() + extras_.more_rows;
     if (p_.shape.op == Op::dw) return dw(empty(experts * n, k));
-    const bool fwd = p_.shape.op == Op::fwd, by_slot = fwd ? fusion_.permute_y || fusion_.by_slot : fusion_.permute_x;
+    const bool fwd = p_.shape.op == Op::fwd, sums = fusion_.sum_slots && (fwd || fusion_.permute_x),
+               by_slot = fwd ? fusion_.permute_y || fusion_.by_slot : fusion_.permute_x;
     const bool gated = fusion_.silu || fusion_.gelu || fusion_.gpt_oss;
-    Wanted wanted = empty(fusion_.sum_slots ? p_.routing.tokens
-                          : by_slot         ? slots(p_)
-                                            : ragged,
+    Wanted wanted = empty(sums      ? p_.routing.tokens
+                          : by_slot ? slots(p_)
+                                    : ragged,
                           gated && fwd ? n / 2
                           : fwd        ? n
                           : gated      ? 2 * k
                                        : k);
-    if (fusion_.sum_slots) std::fill(wanted.elements.begin(), wanted.elements.end(), Element());
+    if (sums) std::fill(wanted.elements.begin(), wanted.elements.end(), Element());
     if (fusion_.weight_gradient) wanted.dweights.resize(static_cast<size_t>(slots(p_)));
     if (gated && !fwd) return gate_gradient(std::move(wanted));
     for (const Row& r : rows_)
@@ -174,14 +176,16 @@ class Loops {
         double sum = sum_of(first);
         if (gated) sum = gate(sum, sum_of(fusion_.interleaved ? first + 1 : first + n / 2));
         if (fusion_.weight_gradient) wanted.dweights[static_cast<size_t>(r.slot)] += sum * x(r, column);
-        if (fusion_.sum_slots) {  // whole numbers, where the fp32 sum is looked at: in any order
-          Element& element = wanted.at(r.slot / top_k, column);
-          element = {element.exact + sum, element.rounded + static_cast<float>(sum)};
-          continue;
-        }
         // Y is rounded before it is weighted, and so is its weight; dX is rounded once.
         const auto once = fwd ? round_to(wanted.dtype, static_cast<float>(sum)) : static_cast<float>(sum);
-        const float weight = !fusion_.topk_weights ? 1 : fwd ? round_to(wanted.dtype, topk(r)) : topk(r);
+        const float topk_weight = sums && values_ == Values::integer ? std::ceil(topk(r) * 4) / 4 : topk(r);
+        const float weight = !fusion_.topk_weights ? 1 : fwd ? round_to(wanted.dtype, topk_weight) : topk_weight;
+        if (sums) {  // quarters of whole numbers, where the fp32 sum is looked at: in any order
+          const float row = round_to(wanted.dtype, once * weight);
+          Element& element = wanted.at(r.slot / top_k, column);
+          element = {element.exact + static_cast<double>(row), element.rounded + row};
+          continue;
+        }
         wanted.at(by_slot ? r.slot : r.place, column) = {sum * weight, round_to(wanted.dtype, once * weight)};
       }
     for (auto& element : wanted.elements)
@@ -263,7 +267,8 @@ class Loops {
     return value(kStreamX, row * k + column) * scale(p_.shape.op == Op::fwd, row, column, k);
   }
   double dy(const Row& r, int64_t column) const {
-    const int64_t row = fusion_.permute_y ? r.slot : r.place, n = p_.shape.layer.n;
+    const int64_t slots = fusion_.sum_slots ? p_.routing.top_k : 1, n = p_.shape.layer.n;
+    const int64_t row = fusion_.permute_y ? r.slot / slots : r.place;
     float one = value(kStreamDy, row * n + column);
     if (p_.shape.op == Op::dw && fusion_.topk_weights)  // quarters keep sums of whole numbers exact
       one = round_to(p_.shape.layer.dtype, one * (values_ == Values::integer ? std::ceil(topk(r) * 4) / 4 : topk(r)));
@@ -398,6 +403,7 @@ inline std::vector<Case> all_cases() {
     for (const Fusion& fusion : kBySlot) cases.emplace_back(Op::fwd, dtype, fusion);
     for (const Fusion& fusion : kFinished) cases.emplace_back(Op::fwd, dtype, fusion);
     for (const Fusion& fusion : {kSummed, kWithGradient}) cases.emplace_back(Op::dx, dtype, fusion);
+    for (const Op op : {Op::fwd, Op::dx, Op::dw}) cases.emplace_back(op, dtype, kByToken);
     for (Fusion fusion : kFusions) {
       for (const Op op : {Op::fwd, Op::dx, Op::dw}) cases.emplace_back(op, dtype, fusion);
       fusion.accumulate = true;

@@ -205,13 +205,18 @@ TEST(Cells, WhatBecomesOfDxGoesToDx) {
   options.fusion.sum_slots = options.fusion.weight_gradient = true;
   std::vector<std::string> fusions;
   for (const Cell& cell : make_cells(options)) fusions.push_back(text(cell.shape.fusion));
-  EXPECT_EQ(fusions,
-            (std::vector<std::string>{"permute_x", "permute_x+sum_slots", "permute_x", "permute_y+topk_weights",
-                                      "permute_y+topk_weights+weight_gradient", "permute_y+topk_weights"}));
+  EXPECT_EQ(fusions, (std::vector<std::string>{
+                         "permute_x", "permute_x+sum_slots", "permute_x", "permute_y+topk_weights+sum_slots",
+                         "permute_y+topk_weights+sum_slots+weight_gradient", "permute_y+topk_weights+sum_slots"}));
+  options.fusion.permute_y = options.fusion.topk_weights = options.fusion.weight_gradient = false;
   options.ops = {"fwd,dw"};
-  EXPECT_EQ(cell_error(options), "--sum-slots belongs to --op dx, which is not listed");
+  EXPECT_EQ(cell_error(options), "--sum-slots needs --permute-y or, for dx, --permute-x");
   options.ops = {"fwd"};
-  EXPECT_EQ(cell_error(options), "fwd cannot sum slots");
+  EXPECT_EQ(cell_error(options), "--sum-slots needs --permute-y or, for dx, --permute-x");
+  options.projections = {"up"};
+  EXPECT_EQ(cell_error(options), "sum_slots of fwd needs permute_y");
+  options.projections = {"up,down"};
+  options.fusion.permute_y = options.fusion.topk_weights = options.fusion.weight_gradient = true;
   options.fusion.sum_slots = false;
   EXPECT_EQ(cell_error(options), "fwd has no weight gradient");
   options.ops = {"dx"}, options.projections = {"up"}, options.fusion.permute_y = options.fusion.topk_weights = false;

@@ -169,8 +169,9 @@ TEST(Suite, HardIsWhatItSays) {
     EXPECT_EQ(cell.shape.layer.n % 8 + cell.shape.layer.k % 8, 0) << "tensor copies take whole chunks: " << id(cell);
     EXPECT_LT(flops(product_of(problem)), 1e9) << "small problems only: " << id(cell);
   }
-  EXPECT_EQ(fusions, (std::set<std::string>{"plain", "permute_x", "permute_y", "permute_y+topk_weights",
-                                            "permute_x+by_slot", "by_slot+topk_weights"}));
+  EXPECT_EQ(fusions,
+            (std::set<std::string>{"plain", "permute_x", "permute_y", "permute_y+topk_weights", "permute_x+by_slot",
+                                   "by_slot+topk_weights", "permute_y+sum_slots", "permute_y+topk_weights+sum_slots"}));
   EXPECT_EQ(dtypes, (std::set<std::string>{"bf16", "fp16"}));
   EXPECT_TRUE(no_rows && one_row && all_to_one && more_experts_than_rows && many_experts);
   for (const int64_t block : {16, 32, 64, 128})

@@ -96,8 +96,11 @@ void check_slot_sums(const Product& p, Values values, const float* sums, const f
     double sum = 0, squares = 0;
     for (int64_t slot = token * p.top_k; slot < (token + 1) * p.top_k; ++slot) {
       const int64_t row = rows[static_cast<size_t>(slot)];
-      const double term = row < 0 ? 0 : float_at(sums + row * p.n + column);
-      sum += term, squares += term * term;
+      if (row < 0) continue;
+      float term = round_to(p.d.type.dtype, float_at(sums + row * p.n + column));
+      if (weights_result(p))
+        term = round_to(p.d.type.dtype, term * round_to(p.d.type.dtype, topk_weight(p, values, slot)));
+      sum += static_cast<double>(term), squares += static_cast<double>(term) * static_cast<double>(term);
     }
     require_close(values, float_at(result + token * p.n + column), sum, squares,
                   [&] { return fmt::format("token {}, column {}", token, column); });

@@ -25,11 +25,12 @@ unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::clamp<int6
 std::string finish_unit(Dtype dtype) {
   return fmt::format("#include \"service/finish.cuh\"\n\nusing Element = moetune::{};\n", name(dtype)) + R"(
 extern "C" __global__ void invert(int* row_of, const int* slots, int rows) { moetune::invert(row_of, slots, rows); }
-extern "C" __global__ void sum_slots(Element* out, const float* sums, const int* row_of, int tokens, int top_k, long long width) {
-  if (width % 4 == 0)
-    moetune::sum_slots<4>(out, sums, row_of, tokens, top_k, width);
+extern "C" __global__ void sum_slots(Element* out, const Element* rows, const int* row_of, const float* weights, int tokens,
+                                     int top_k, long long width) {
+  if (width % 8 == 0)
+    moetune::sum_slots<Element, 16 / sizeof(Element)>(out, rows, row_of, weights, tokens, top_k, width);
   else
-    moetune::sum_slots<1>(out, sums, row_of, tokens, top_k, width);
+    moetune::sum_slots<Element, 1>(out, rows, row_of, weights, tokens, top_k, width);
 }
 extern "C" __global__ void gate_gradient(Element* dh, Element* x, float* gradient, const float* sums, const Element* h, const int* slots,
                                          const float* weights, int activation, int interleaved, int rows, long long width) {
@@ -85,6 +86,10 @@ extern "C" __global__ void move_rows(Element* out, const Element* in, const int*
 extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, const int* from, const int* to, const int* slots,
                                        const float* weights, bool round_weights, int rows, long long width) {
   moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
+}
+extern "C" __global__ void slots_reference(moetune::fp32* out, const moetune::fp32* rows, const int* row_of, const float* weights,
+                                           int tokens, int top_k, long long width) {
+  moetune::sum_slots<Element, 1>(out, rows, row_of, weights, tokens, top_k, width);
 }
 extern "C" __global__ void gate_reference(moetune::fp32* dh, moetune::fp32* x, float* gradient, const float* sums, const Element* h,
                                           const int* slots, const float* weights, int activation, int interleaved, int rows,
@@ -199,10 +204,10 @@ void Service::invert(int* row_of, const int* slots, int64_t rows, cudaStream_t s
          static_cast<int>(rows));
 }
 
-void Service::sum_slots(void* out, const float* sums, const int* row_of, int64_t tokens, int64_t top_k, int64_t width,
-                        cudaStream_t stream) const {
-  launch(module_->kernel("sum_slots"), blocks_for(tokens), kThreads, stream, out, sums, row_of,
-         static_cast<int>(tokens), static_cast<int>(top_k), width);
+void Service::sum_slots(const SlotRows& rows, cudaStream_t stream) const {
+  launch(module_->kernel(rows.to_fp32 ? "slots_reference" : "sum_slots"), blocks_for(rows.tokens), kThreads, stream,
+         rows.out, rows.rows, rows.row_of, rows.weights, static_cast<int>(rows.tokens), static_cast<int>(rows.top_k),
+         rows.width);
 }
 
 void Service::weigh_rows(const WeighedRows& rows, cudaStream_t stream) const {

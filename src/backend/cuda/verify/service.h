@@ -72,6 +72,16 @@ struct WeighedRows {
   int64_t width = 0;
 };
 
+/// Rows of slots that are added by token; see kernels/service/finish.cuh.
+struct SlotRows {
+  void* out = nullptr;         // [tokens, width] elements of the service's dtype, or both in fp32 with to_fp32
+  const void* rows = nullptr;  // [rows, width], the same
+  bool to_fp32 = false;
+  const int* row_of = nullptr;     // [tokens * top_k]; below 0 where a slot has no row
+  const float* weights = nullptr;  // [tokens * top_k], null where rows are weighted already
+  int64_t tokens = 0, top_k = 0, width = 0;
+};
+
 /// Rows that become gradients of gate and up; see kernels/service/finish.cuh. Null: no weights, no gradient of theirs.
 struct GateRows {
   void* dh = nullptr;  // [rows, 2 width] elements of the service's dtype, or fp32 with to_fp32
@@ -138,9 +148,7 @@ class Service {
   void widen(float* out, const void* in, int64_t count, cudaStream_t stream) const;
   /// row_of[slots[row]] = row.
   void invert(int* row_of, const int* slots, int64_t rows, cudaStream_t stream) const;
-  /// Rows of tokens: the sums of their slots, in fp32 and in order; row_of < 0 where a slot has none.
-  void sum_slots(void* out, const float* sums, const int* row_of, int64_t tokens, int64_t top_k, int64_t width,
-                 cudaStream_t stream) const;
+  void sum_slots(const SlotRows& rows, cudaStream_t stream) const;
   void weigh_rows(const WeighedRows& rows, cudaStream_t stream) const;
   void finish_rows(const FinishedRows& rows, cudaStream_t stream) const;
   void gate_gradient(const GateRows& rows, cudaStream_t stream) const;

@@ -19,10 +19,12 @@ constexpr unsigned char kFill = 0xff;  // all bits set is a NaN in bf16, fp16 an
 // One rounding to the dtype is at most half an ulp; fp32 sums of k terms in another order add a little; two roundings
 // (top-k weights) are at most one ulp more. An ulp here is never smaller than that of the rms of all results. cuBLAS
 // rounds a product to 16 bits before it is added to D, mostly, and before it gets a bias or an activation: where they
-// cancel out, the product has larger ulps, and a gate and an up are each off by half of one.
+// cancel out, the product has larger ulps, and a gate and an up are each off by half of one. So has a slot's row that
+// is rounded another way, where slots are added.
 constexpr double kMaxUlps = 0.75;
 constexpr double kMaxUlpsTwice = 1.75;
 constexpr double kMaxUlpsAdded = 2.75;
+constexpr double kMaxUlpsOfSlots = 4.75;
 
 // Tensor cores add 16 products to a sum at a time and cut off what doesn't fit (Fasi et al., "Numerical behavior of
 // NVIDIA tensor cores", 2021): half an ulp of fp32 too near to zero on average, each time in the same direction.
@@ -234,8 +236,16 @@ void Verifier::make_references(Values values, Cublas& cublas) const {
     const DeviceBuffer& result = results_[0].reference(values);
     const DeviceBuffer rows(std::max<int64_t>(4, p.slots * 4));
     copy_to_device(rows.data(), rows_of_slots(p).data(), static_cast<size_t>(p.slots * 4));
-    services_.of(Dtype::fp32)
-        .sum_slots(result.data(), sums.as<float>(), rows.as<int>(), p.d.rows, p.top_k, p.n, stream_);
+    services_.of(p.d.type.dtype)
+        .sum_slots({.out = result.data(),
+                    .rows = sums.data(),
+                    .to_fp32 = true,
+                    .row_of = rows.as<int>(),
+                    .weights = weights_result(p) ? operands_.weights.as<float>() : nullptr,
+                    .tokens = p.d.rows,
+                    .top_k = p.top_k,
+                    .width = p.n},
+                   stream_);
     wait();
     check_slot_sums(p, values, sums.as<float>(), result.as<float>());
   }
@@ -337,7 +347,8 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
     if (gated && result.operand.type.dtype == Dtype::fp32) return of_fp32;
     return rounds_sums ? kMaxUlpsAdded : gated ? kMaxUlpsBesideTie : 0;
   };
-  const bool twice = rounds_sums || rounds == Weighting::rounded_result;
+  const bool sums = sums_slots(operands_.product), rounds_first = rounds_sums || sums;  // what is added then
+  const bool twice = rounds_first || rounds == Weighting::rounded_result;
   Verdict verdict{.ok = false};
   for (const Result& result : results_) verdict.elements += 2 * result.rows * result.operand.columns;
   std::vector<ComparisonCounts> counts;
@@ -361,7 +372,11 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
     const Dtype dtype = result.operand.type.dtype;
     const double error = result.squares > 0 ? std::sqrt(counts[i].error / result.squares) : 0;
     const double ulps = max_ulps(counts[i]);
-    double most = dtype == Dtype::fp32 ? of_fp32 : rounds_sums ? kMaxUlpsAdded : twice ? kMaxUlpsTwice : kMaxUlps;
+    double most = dtype == Dtype::fp32 ? of_fp32
+                  : sums               ? kMaxUlpsOfSlots
+                  : rounds_sums        ? kMaxUlpsAdded
+                  : twice              ? kMaxUlpsTwice
+                                       : kMaxUlps;
     double norm = max_normalised_error(dtype, twice, result.terms);
     if (operands_.product.a.type.dtype == Dtype::fp8) {
       // An activation's limits make many results exact. Errors are compared with at least the smallest rounding that
@@ -371,10 +386,12 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
       const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16 ||
                         dtype == Dtype::fp32;  // roundings don't hide errors of sums
       // Noise of sums rounds some results another way. What this adds to the mean of N results varies by 1 / sqrt(N).
-      const double spread = 2 / std::sqrt(static_cast<double>(result.rows * result.operand.columns));
-      norm = (rounds_sums ? 2.2 : 1.05 + spread) * own;
+      const int64_t elements = std::max<int64_t>(1, result.rows * result.operand.columns);
+      const double spread = 2 / std::sqrt(static_cast<double>(elements));
+      norm = (rounds_first ? 2.2 : 1.05 + spread) * own;
       if (fine) norm += mean_noise(operands_.product) + (rounds_sums && dtype == Dtype::fp32 ? kNoiseOfRoundedSums : 0);
-      most += std::ldexp(most_noise(operands_.product, result.rows * result.operand.columns), significand_bits(dtype));
+      most += std::ldexp(most_noise(operands_.product, elements), significand_bits(dtype)) *
+              static_cast<double>(sums ? operands_.product.top_k : 1);
       if (result.scales) most = kMaxUlpsBesideTie;  // noise beside it doesn't count
     }
     if (i == 0) verdict.normalised_error = error, verdict.max_ulps = ulps;  // those of D
