@@ -387,10 +387,17 @@ def _activated(hidden, activation, interleaved):
     return getattr(torch.nn.functional, activation)(gate) * up
 
 
+def _summed(y, tokens):
+    """Y by token, of slots that a kernel has added or not."""
+    return y if y.shape[0] == tokens else y.view(tokens, -1, y.shape[1]).sum(dim=1)
+
+
 def _gradients_of_experts(ctx, dy):
     """dx of down gives the gradients of gate and up, X and the gradient of the weights too."""
     x, up, down, h, m_sizes, gather, weights = ctx.saved_tensors
-    folder, top_k, (fusion, down_fusion, sums, zero_rest), _ = ctx.rest
+    folder, top_k, (fusion, of_dw, sums, zero_rest), _ = ctx.rest
+    if "sum_slots" not in of_dw:
+        dy = dy.repeat_interleave(top_k, 0)
     _, needs_x, needs_up, needs_down, *_ = ctx.needs_input_grad
     rows = gather.numel()
     dh, hidden = _result(h, h.shape, False), _result(h, (rows, down.shape[2]), False)
@@ -399,11 +406,11 @@ def _gradients_of_experts(ctx, dy):
             h, dh)
     dx = dup = ddown = None
     if needs_down:
-        ddown = _dw(folder, dy, hidden, m_sizes, gather, weights, top_k, down_fusion)
+        ddown = _dw(folder, dy, hidden, m_sizes, gather, weights, top_k, of_dw)
     if needs_x:
         dx, _ = _dx(folder, dh, up, x, m_sizes, gather, None, top_k, "permute_x" + "+sum_slots" * sums,
                     zero_rest or not sums)
-        dx = dx if sums else dx.view(-1, top_k, dx.shape[1]).sum(1)
+        dx = _summed(dx, x.shape[0])
     if needs_up:
         dup = _dw(folder, dh, x, m_sizes, gather, None, top_k, "permute_x")
     return None, dx, dup, ddown, None, None, dweights.view(weights.shape), None, None, None, None, None
@@ -423,8 +430,9 @@ class _Experts(torch.autograd.Function):
             hidden = _activated(h, activation, interleaved)
         sums = _has(folder, x.device, "dx", "permute_x+sum_slots", up.shape, x.dtype, top_k)
         ctx.save_for_backward(x, up, down, h, m_sizes, gather, weights)
-        ctx.rest = folder, top_k, (*fusions, sums, zero_rest), (_local.used, _local.skew)
-        return _forward(folder, hidden, down, m_sizes, gather, weights, top_k, fusions[1], zero_rest)
+        fusion, *of_gradients = fusions
+        ctx.rest = folder, top_k, (*of_gradients, sums, zero_rest), (_local.used, _local.skew)
+        return _summed(_forward(folder, hidden, down, m_sizes, gather, weights, top_k, fusion, zero_rest), x.shape[0])
 
     @staticmethod
     def backward(ctx, dy):
@@ -455,8 +463,8 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
     and dw for gradients; with "+bias" where there are any. Where dx of down is of
     "permute_y+topk_weights+weight_gradient+silu" (tuned with --gated silu), it gives the gradients of gate and up, and
     the product of up is all that is kept between the passes; with a kernel of "permute_x+silu+store_h" the forward pass
-    too has nothing between its GEMMs. Where the kernels of down are of "permute_y+topk_weights+sum_slots", Y and dY are
-    by token and no pass adds or copies slots around them.
+    too has nothing between its GEMMs. Where dx and dw of down have "+sum_slots" (tuned with --sum-slots), they read dY
+    by token, and no pass copies it to every slot.
 
     With x_scales, up_scales and down_scales x and both weights are torch.float8_e4m3fn in blocks, as
     scaled_grouped_gemm takes them, and up gives down its rows in fp8 with scales: two launches, which need kernels tuned
@@ -471,16 +479,13 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
     def has(op, fusion, w):
         return _has(str(folder), x.device, op, fusion, w.shape, dtype, top_k)
 
-    def steps(last):
-        return "+".join([last, "weight_gradient", *words])
+    def of_dx(fusion):
+        return "+".join([fusion, "weight_gradient", *words])
 
-    def summed(y, last):
-        return y if "sum_slots" in last else y.view(x.shape[0], top_k, -1).sum(dim=1)
-
-    last, plain = "permute_y+topk_weights+sum_slots", _eager(x, up, down) and up_bias is None and down_bias is None
-    if down_bias is not None or not has("fwd", last, down) or (
-            needs_grad and not (plain and has("dx", steps(last), down) and has("dw", last, down))):
-        last = "permute_y+topk_weights" + "+bias" * (down_bias is not None)
+    by_slot, by_token = "permute_y+topk_weights", "permute_y+topk_weights+sum_slots"
+    last = by_slot + "+bias" * (down_bias is not None)  # torch's sum is as fast as the pass of by_token
+    if down_bias is None and not has("fwd", last, down) and has("fwd", by_token, down):
+        last = by_token
     if x_scales is not None:
         if up_bias is not None or down_bias is not None:
             raise Error("experts in fp8 have no biases")
@@ -488,11 +493,13 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
                                              fusion="+".join(["permute_x", *words]), out_dtype=torch.float8_e4m3fn)
         y = scaled_grouped_gemm(folder, hidden, down, scales, down_scales, m_sizes, gather, weights, top_k=top_k,
                                 fusion=last, zero_rest=part_of_experts)
-        return summed(y, last)
-    if needs_grad and plain and has("dx", steps(last), down):
-        y = _Experts.apply(str(folder), x.contiguous(), up.contiguous(), down.contiguous(), m_sizes, gather, weights,
-                           top_k, (steps(last), last), activation, interleaved, part_of_experts)
-        return summed(y, last)
+        return _summed(y, x.shape[0])
+    if needs_grad and _eager(x, up, down) and up_bias is None and down_bias is None:
+        summed = has("dx", of_dx(by_token), down) and has("dw", by_token, down)
+        if summed or has("dx", of_dx(by_slot), down):
+            back = by_token if summed else by_slot
+            return _Experts.apply(str(folder), x.contiguous(), up.contiguous(), down.contiguous(), m_sizes, gather,
+                                  weights, top_k, (last, of_dx(back), back), activation, interleaved, part_of_experts)
     bias = ["bias"] * (up_bias is not None)
     gated = "+".join(["permute_x", *words, *bias])
     if not needs_grad and has("fwd", gated, up):
@@ -504,7 +511,7 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
                               fusion="+".join(["permute_x", *bias]))
         y = grouped_gemm(folder, _activated(hidden, activation, interleaved), down, m_sizes, gather, weights,
                          top_k=top_k, bias=down_bias, fusion=last, zero_rest=part_of_experts)
-    return summed(y, last)
+    return _summed(y, x.shape[0])
 
 
 # ---- The GEMM of fp8 ------------------------------------------------------------------------------------------------

@@ -435,13 +435,15 @@ def test_the_cpp_example(kernels, tmp_path):
     assert result.returncode == 0
 
 
-@pytest.mark.parametrize("more", [[], ["--backward"]])
-def test_the_python_example(kernels, tmp_path, more):
+@pytest.mark.parametrize("more, sums", [([], []), (["--backward"], []), (["--backward"], ["--sum-slots"])])
+def test_the_python_example(kernels, tmp_path, more, sums):
     """A layer whose down projection is of the same size as the exported one."""
     hidden, intermediate = K, N // 2
+    gates = ["--projection", "down", "--gated", "silu"] if sums else []
     for name, words in {"up": ["--n", 2 * intermediate, "--k", hidden, "--permute-x"],
-                        "down": ["--n", hidden, "--k", intermediate, "--permute-y", "--topk-weights"]}.items():
-        for op, op_words in {"fwd": [], "dw": [], "dx": ["--sum-slots"] if name == "up" else ["--weight-gradient"]}.items():
+                        "down": ["--n", hidden, "--k", intermediate, "--permute-y", "--topk-weights", *sums]}.items():
+        for op, op_words in {"fwd": [], "dw": [],
+                             "dx": ["--sum-slots"] if name == "up" else ["--weight-gradient", *gates]}.items():
             moetune("tune", "--experts", E, "--top-k", TOP_K, *words, "--op", op, *op_words, "--tokens", 64, *FEW,
                     "-o", f"{name}-{op}.json", cwd=tmp_path)
     moetune("tune", "--experts", E, "--top-k", TOP_K, "--n", 2 * intermediate, "--k", hidden, "--permute-x", "--gated", "silu",

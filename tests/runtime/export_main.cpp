@@ -54,6 +54,11 @@ std::vector<std::pair<Shape, std::string>> wanted() {
   gradient.layer.experts = 7;
   list.emplace_back(gradient, "mma");  // which leaves sums to a pass
   list.emplace_back(shape_of(Op::dx, {.permute_x = true, .sum_slots = true}, 6), "");
+  Fusion by_token = {.permute_y = true, .topk_weights = true, .sum_slots = true};
+  for (const Op op : {Op::fwd, Op::dw}) list.emplace_back(shape_of(op, by_token, 12), "");
+  by_token.weight_gradient = by_token.silu = true;
+  gradient.layer.experts = 12, gradient.fusion = by_token;
+  list.emplace_back(gradient, "");
   list.emplace_back(shape_of(Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}, 6), "");
   list.emplace_back(shape_of(Op::dw, {.accumulate = true, .fp32_dw = true}, 6), "");
   list.emplace_back(shape_of(Op::fwd, {}, 7), "wgmma cluster=n tma_store=yes split=1 tiles=static mix=0 hold=0");

@@ -186,9 +186,12 @@ print("checked")
                                 "route_int64", "moetune_kernel"]
 
 
-def test_a_step_of_experts_keeps_the_product_of_up_alone(tmp_path):
-    """down is the exported layer, [E, 256, 512]; up has no kernels here, and is replaced."""
-    out, log = run(tmp_path, """
+@pytest.mark.parametrize("sums", [False, True])
+def test_a_step_of_experts_keeps_the_product_of_up_alone(tmp_path, sums):
+    """down is the exported layer, [E, 256, 512], that of 12 experts sums its slots; up has no kernels here, and is
+    replaced."""
+    out, log = run(tmp_path, f"E = {12 if sums else 6}" + """
+w = torch.randn(E, N, K, dtype=torch.bfloat16, requires_grad=True)
 x, up, down = rows.detach()[:T].requires_grad_(), torch.randn(E, 2 * K, K, dtype=torch.bfloat16), w
 real, calls = mt._forward, []
 def forward(folder, x, w, *rest, **more):
@@ -205,9 +208,10 @@ gradients = torch.autograd.grad(y, [x, up, down, weights], torch.ones_like(y))
 print(*[tuple(g.shape) for g in (y, *gradients)])
 print(*calls, sep="; ")
 """)
-    assert out[0] == "(16, 256) (16, 512) (6, 1024, 512) (6, 256, 512) (16, 2)"
-    assert out[1] == ("('dw', (32, 256), (32, 512)); ('dx', (32, 1024), 'permute_x'); "
+    assert out[0].replace("(12,", "(6,") == "(16, 256) (16, 512) (6, 1024, 512) (6, 256, 512) (16, 2)"
+    assert out[1] == (f"('dw', ({16 if sums else 32}, 256), (32, 512)); ('dx', (32, 1024), 'permute_x'); "
                       "('dw', (32, 1024), (16, 512))")
+    assert entries(log).count("sum_slots") == int(sums)
     assert entries(log).count("add_parts") == 1 and entries(log).count("moetune_kernel") == 3
 
 
