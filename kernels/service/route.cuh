@@ -65,3 +65,12 @@ __device__ __forceinline__ void route(int* m_sizes, int* gather_indices, const I
 }
 
 }  // namespace moetune
+
+extern "C" __global__ void __launch_bounds__(1024)
+    route_int32(int* m_sizes, int* gather_indices, const int* ids, int slots, int first_expert, int rows) {
+  moetune::route(m_sizes, gather_indices, ids, slots, first_expert, rows);
+}
+extern "C" __global__ void __launch_bounds__(1024)
+    route_int64(int* m_sizes, int* gather_indices, const long long* ids, int slots, int first_expert, int rows) {
+  moetune::route(m_sizes, gather_indices, ids, slots, first_expert, rows);
+}

@@ -714,6 +714,14 @@ TEST(WgmmaFallback, IsLegalWhereDwIsAccumulatedOrStoredInFp32) {
       }
 }
 
+TEST(WgmmaFallback, IsLegalWhereBlocksOfScalesCutGatesAndUps) {
+  Shape shape = shape_of(Dtype::fp8);
+  shape.layer.n = 544, shape.layer.k = 272, shape.layer.scales = ScaleKind::block, shape.fusion.silu = true;
+  const Problem problem = make_problem({.shape = shape, .tokens = 256, .routing = parse_routing("zipf:1")});
+  const Candidate candidate = find_variant("wgmma").fallback(problem, h200());
+  EXPECT_EQ(cannot_run(candidate, shape, h200()).value_or(""), "") << text(candidate);
+}
+
 TEST(WgmmaFallback, AssumesTheL2OfAnH100WhereItIsUnknown) {
   DeviceInfo unknown = h200(), h100 = h200(), none = h200();
   unknown.cache_bytes = 0, h100.cache_bytes = int64_t{50} << 20, none.cache_bytes = 1;

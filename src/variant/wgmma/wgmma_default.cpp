@@ -14,7 +14,7 @@ namespace {
 using Knobs = WgmmaKnobs;
 
 const std::vector<int> kDefaultRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 176, 192, 256};
-const std::vector<int> kDefaultColumns = {64, 128, 192, 256};
+const std::vector<int> kDefaultColumns = {64, 128, 192, 256}, kFewColumns = {16, 32};
 const std::vector<std::pair<Raster, int>> kWalks = {{Raster::m, 1}, {Raster::m, 4}, {Raster::n, 1}, {Raster::n, 4}};
 constexpr size_t kFastest = 12;  // tiles whose variations are looked at too
 constexpr int kHold = 256, kMostFp8Stages = 8;
@@ -39,8 +39,10 @@ struct Chooser {
   void look_at_tiles(Knobs c) {
     const std::pair<int, Schedule> teams[] = {
         {2, Schedule::cooperative}, {2, Schedule::pingpong}, {3, Schedule::cooperative}, {1, Schedule::cooperative}};
+    const bool few =
+        illegal_gates(kDefaultColumns[0], problem.shape).has_value();  // blocks of scales divide the others
     for (const int rows : kDefaultRows)
-      for (const int columns : kDefaultColumns)
+      for (const int columns : few ? kFewColumns : kDefaultColumns)
         for (const auto& [consumers, schedule] : teams)
           for (const TileOrder order : {TileOrder::fixed, TileOrder::dynamic})
             for (const TmaStore store : {TmaStore::none, TmaStore::boxes}) {

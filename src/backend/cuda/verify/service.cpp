@@ -20,135 +20,17 @@ unsigned long long base_of(uint64_t seed, int stream_of_values) {
 
 unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::clamp<int64_t>(rows, 1, 1 << 16)); }
 
+std::string unit_of(Dtype dtype, const char* kernels) {
+  return fmt::format("#include \"numbers.cuh\"\n\nusing Element = moetune::{};\n\n#include \"service/{}.cuh\"\n",
+                     bits(dtype) == 4 ? "nibbles" : name(dtype), kernels);
+}
+
 }  // namespace
 
-std::string finish_unit(Dtype dtype) {
-  return fmt::format("#include \"service/finish.cuh\"\n\nusing Element = moetune::{};\n", name(dtype)) + R"(
-extern "C" __global__ void invert(int* row_of, const int* slots, int rows) { moetune::invert(row_of, slots, rows); }
-extern "C" __global__ void sum_slots(Element* out, const Element* rows, const int* row_of, const float* weights, int tokens,
-                                     int top_k, long long width) {
-  if (width % 8 == 0)
-    moetune::sum_slots<Element, 16 / sizeof(Element)>(out, rows, row_of, weights, tokens, top_k, width);
-  else
-    moetune::sum_slots<Element, 1>(out, rows, row_of, weights, tokens, top_k, width);
-}
-extern "C" __global__ void gate_gradient(Element* dh, Element* x, float* gradient, const float* sums, const Element* h, const int* slots,
-                                         const float* weights, int activation, int interleaved, int rows, long long width) {
-  if (width % 8 == 0)
-    moetune::gate_gradient<16 / sizeof(Element)>(dh, x, gradient, sums, h, slots, weights, activation, interleaved, rows, width);
-  else
-    moetune::gate_gradient<1>(dh, x, gradient, sums, h, slots, weights, activation, interleaved, rows, width);
-}
-extern "C" __global__ void add_parts(float* gradient, const float* parts, const int* slots, int rows, int count) {
-  moetune::add_parts(gradient, parts, slots, rows, count);
-}
-extern "C" __global__ void weigh_rows(Element* out, float* gradient, const float* sums, const Element* x, const int* slots,
-                                      const float* weights, int rows, long long width) {
-  moetune::weigh_rows(out, gradient, sums, x, slots, weights, rows, width);
-}
-)";
-}
-
-std::string route_unit() {
-  return R"(#include "service/route.cuh"
-
-extern "C" __global__ void __launch_bounds__(1024)
-route_int32(int* m_sizes, int* gather_indices, const int* ids, int slots, int first_expert, int rows) {
-  moetune::route(m_sizes, gather_indices, ids, slots, first_expert, rows);
-}
-extern "C" __global__ void __launch_bounds__(1024)
-route_int64(int* m_sizes, int* gather_indices, const long long* ids, int slots, int first_expert, int rows) {
-  moetune::route(m_sizes, gather_indices, ids, slots, first_expert, rows);
-}
-)";
-}
-
+std::string finish_unit(Dtype dtype) { return unit_of(dtype, "finish_kernels"); }
+std::string route_unit() { return "#include \"service/route.cuh\"\n"; }
 std::string service_unit(Dtype dtype) {
-  const std::string fill = R"(
-extern "C" __global__ void fill(Element* out, unsigned long long count, unsigned long long base, int values) {
-  moetune::fill(out, count, base, values);
-}
-extern "C" __global__ void dequantise(float* out, const Element* in, const int* from, const float* scales, const Element* zeros,
-                                      long long first, long long rows, long long width, long long row_block, long long column_block,
-                                      long long row_stride, long long column_stride) {
-  moetune::dequantise(out, in, from, scales, zeros, first, rows, width, row_block, column_block, row_stride, column_stride);
-}
-)";
-  if (bits(dtype) == 4) return "#include \"service/operands.cuh\"\n\nusing Element = moetune::nibbles;\n" + fill;
-  return "#include \"service/operands.cuh\"\n#include \"service/compare.cuh\"\n" + finish_unit(dtype) + fill + R"(
-extern "C" __global__ void fill_weights(moetune::fp32* out, unsigned long long count, unsigned long long base, int values) {
-  moetune::fill(out, count, base, values);
-}
-extern "C" __global__ void move_rows(Element* out, const Element* in, const int* from, const int* to, const int* slots,
-                                     const float* weights, bool round_weights, int rows, long long width) {
-  moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
-}
-extern "C" __global__ void narrow_rows(Element* out, const moetune::fp32* in, const int* from, const int* to, const int* slots,
-                                       const float* weights, bool round_weights, int rows, long long width) {
-  moetune::move_rows(out, in, from, to, slots, weights, round_weights, rows, width);
-}
-extern "C" __global__ void slots_reference(moetune::fp32* out, const moetune::fp32* rows, const int* row_of, const float* weights,
-                                           int tokens, int top_k, long long width) {
-  moetune::sum_slots<Element, 1>(out, rows, row_of, weights, tokens, top_k, width);
-}
-extern "C" __global__ void gate_reference(moetune::fp32* dh, moetune::fp32* x, float* gradient, const float* sums, const Element* h,
-                                          const int* slots, const float* weights, int activation, int interleaved, int rows,
-                                          long long width) {
-  moetune::gate_gradient<1>(dh, x, gradient, sums, h, slots, weights, activation, interleaved, rows, width);
-}
-template <class Out, class In>
-__device__ __forceinline__ void finish_any(Out* out, Out* h, const In* sums, const Element* bias, const int* first_rows, int experts,
-                                           int activation, bool interleaved, const int* to, moetune::RowWeights weights, int rows,
-                                           long long n) {
-  constexpr int most = sizeof(In) == 2 ? 8 : 4;
-  if (n % (2 * most) == 0)
-    moetune::finish_rows<most>(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
-  else
-    moetune::finish_rows<1>(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
-}
-extern "C" __global__ void finish_rows(Element* out, Element* h, const Element* sums, const Element* bias, const int* first_rows, int experts, int activation,
-                                       bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
-  finish_any(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
-}
-extern "C" __global__ void finish_sums(Element* out, Element* h, const moetune::fp32* sums, const Element* bias, const int* first_rows, int experts, int activation,
-                                       bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
-  finish_any(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
-}
-extern "C" __global__ void finish_reference(moetune::fp32* out, moetune::fp32* h, const moetune::fp32* sums, const Element* bias, const int* first_rows, int experts, int activation,
-                                       bool interleaved, const int* to, moetune::RowWeights weights, int rows, long long n) {
-  finish_any(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
-}
-extern "C" __global__ void quantise_rows(moetune::fp8* out, float* scales, const Element* sums, int activation, bool interleaved,
-                                         const int* to, int rows, long long n) {
-  moetune::quantise_rows(out, scales, sums, activation, interleaved, to, rows, n);
-}
-extern "C" __global__ void compare_quantised(const moetune::fp8* d, const float* scales, const float* reference, const int* to,
-                                             long long rows, long long n, float noise, moetune::Comparison* out) {
-  moetune::compare_quantised(d, scales, reference, to, rows, n, noise, out);
-}
-extern "C" __global__ void place_scales(float* out, const float* scales, const long long* places, const int* from,
-                                        long long rows, long long columns, long long row_stride, long long column_stride) {
-  moetune::place_scales(out, scales, places, from, rows, columns, row_stride, column_stride);
-}
-extern "C" __global__ void widen(float* out, const Element* in, unsigned long long count) { moetune::widen(out, in, count); }
-extern "C" __global__ void compare(const Element* d, const float* reference, const int* to, moetune::RowWeights weights,
-                                   long long rows, long long n, const float* rms, long long rms_rows, int precision,
-                                   moetune::Comparison* out) {
-  moetune::compare(d, reference, to, weights, rows, n, rms, rms_rows, precision, out);
-}
-extern "C" __global__ void sum_squares(const float* reference, moetune::RowWeights weights, long long rows, long long n,
-                                       long long sum_rows, double* sums) {
-  moetune::sum_squares<Element>(reference, weights, rows, n, sum_rows, sums);
-}
-extern "C" __global__ void count_changed(const unsigned char* region, unsigned long long bytes, unsigned char byte, unsigned long long* changed) {
-  moetune::count_changed(region, bytes, byte, changed);
-}
-extern "C" __global__ void count_unwritten(const Element* d, unsigned long long count, unsigned long long* unwritten) {
-  moetune::count_unwritten(d, count, unwritten);
-}
-extern "C" __global__ void read_clocks(unsigned long long* out) { moetune::read_clocks(out); }
-extern "C" __global__ void read_all(const uint4* in, unsigned long long count, unsigned* out) { moetune::read_all(in, count, out); }
-)";
+  return unit_of(dtype, bits(dtype) == 4 ? "operand_kernels" : "service_kernels");
 }
 
 Service::Service(Dtype dtype, const CompilerOptions& options) : dtype_(dtype) {
