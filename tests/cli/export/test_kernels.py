@@ -128,7 +128,7 @@ def callers(tmp_path):
 def test_every_kernel_is_handed_what_the_manifest_says(exported, callers):
     manifest = json.loads((exported / "manifest.json").read_text())
     validate("kernels", exported / "manifest.json")
-    assert len(manifest["cells"]) == 124
+    assert len(manifest["cells"]) == 136
     seen = set()
     for cell in manifest["cells"]:
         out, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
