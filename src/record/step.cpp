@@ -17,7 +17,7 @@ struct Half {
   bool permutes() const { return dw.shape.fusion.permute_x || dw.shape.fusion.permute_y; }
 };
 
-// What dx alone may have, and fwd that stores H for it. All three cells of down sum slots, or none.
+// What dx alone may have, and fwd that stores H for it. dx and dw of down sum slots both, or neither.
 void copy_parts_of_dx(Fusion& to, const Fusion& from) {
   if (!to.permute_y) to.sum_slots = from.sum_slots;
   to.weight_gradient = from.weight_gradient;
@@ -44,7 +44,12 @@ std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection proj
   std::vector<Half> halves;
   for (size_t i = 0; i < cells.size(); ++i) {
     const Cell& cell = cells[i].cell;
-    const auto fwd = forward.find(key(cell));
+    auto fwd = forward.find(key(cell));
+    if (fwd == forward.end() && cell.shape.fusion.sum_slots) {  // what adds the slots of Y may be another
+      Cell by_slot = cell;
+      by_slot.shape.fusion.sum_slots = false;
+      fwd = forward.find(key(by_slot));
+    }
     if (cell.shape.op != Op::dw || cell.shape.layer.projection != projection || fwd == forward.end()) continue;
     for (const auto& [name, dx] : backward[key(cell)]) halves.push_back({{fwd->second, dx, i}, cell});
   }

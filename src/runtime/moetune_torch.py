@@ -484,7 +484,8 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
 
     by_slot, by_token = "permute_y+topk_weights", "permute_y+topk_weights+sum_slots"
     last = by_slot + "+bias" * (down_bias is not None)  # torch's sum is as fast as the pass of by_token
-    if down_bias is None and not has("fwd", last, down) and has("fwd", by_token, down):
+    if down_bias is None and has("fwd", by_token, down) and (
+            not has("fwd", last, down) or (needs_grad and not has("dw", last, down))):
         last = by_token
     if x_scales is not None:
         if up_bias is not None or down_bias is not None:

@@ -163,7 +163,7 @@ Product without_finish(const Product& product);
 /// Whether it is gathered, scattered or weighted by row: a plain GEMM needs its rows moved before or after.
 bool is_moved(const Product& product, const Operand& operand);
 /// The product of that plain GEMM: moved operands lie in expert order without padding, nothing is weighted, and D is
-/// the only result. D is fp32 where sums are weighted or added before they are rounded.
+/// the only result. D is fp32 where sums are weighted before they are rounded, or become gradients of gates.
 Product in_expert_order(const Product& product);
 
 /// Whether a last pass makes the results: where it adds the rows of slots, or makes the weights' gradient and D of the

@@ -145,8 +145,10 @@ void require_valid(const Shape& shape) {
     throw request_error(
         fmt::format("sum_slots of {} needs permute_y{}", name(shape.op), shape.op == Op::dx ? " or permute_x" : ""),
         "it belongs to a layer that sums its slots: Y and dY by token with permute_y, dX with permute_x");
-  if (shape.fusion.sum_slots && shape.fusion.bias)
-    throw request_error("sum_slots and bias exclude each other", "leave out sum_slots and add the slots apart");
+  if (shape.fusion.sum_slots && (shape.fusion.bias || joins_gates(shape)))
+    throw request_error(
+        fmt::format("sum_slots and {} exclude each other", shape.fusion.bias ? "bias" : "an activation of fwd"),
+        "leave out sum_slots and add the slots apart");
   if (shape.fusion.weight_gradient && (shape.op != Op::dx || !shape.fusion.topk_weights))
     throw request_error(shape.op != Op::dx ? fmt::format("{} has no weight gradient", name(shape.op))
                                            : "weight_gradient needs topk_weights",

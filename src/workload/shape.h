@@ -99,7 +99,7 @@ struct Fusion {
   bool topk_weights = false;                         // only with permute_y or by_slot
   bool accumulate = false;                           // only of dw: experts without rows are left alone
   bool fp32_dw = false;                              // only of dw in bf16 and fp16
-  bool sum_slots = false;                            // only with permute_y, without a bias, or of dx with permute_x
+  bool sum_slots = false;                            // only with permute_y, or of dx with permute_x; not with a bias
   bool weight_gradient = false;                      // only of dx with topk_weights
   bool by_slot = false;                              // only of fwd: as servers' Triton kernels read and store
   bool silu = false, gelu = false, gpt_oss = false;  // one at most; of fwd of up, without topk_weights, or dx of down
@@ -164,12 +164,13 @@ bool may_sum_slots(const Shape& shape);
 /// Throws Exit::request with a sentence for sizes that contradict each other or overflow: top_k > experts, sizes < 1,
 /// experts not divisible by ep, permute_y with permute_x or by_slot, topk_weights without either (for every op),
 /// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without permute_y, dx and
-/// permute_x apart, or with a bias, weight_gradient without dx and topk_weights, an activation of other than fwd of up
-/// and dx of down, of a model that isn't gated, with another or with topk_weights, interleaved without one, store_h
-/// without one of fwd, by_slot or of quantised dtypes, bias without fwd, quantised dtypes with another op than fwd,
-/// other scales than theirs or another Y than bf16 and fp16 (fp8 of fp8 in blocks with an activation and without a
-/// bias), fast sums of others than fp8 or of blocks, scales of other dtypes, groups that don't divide k, zero points
-/// with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name that is empty, contains
+/// permute_x apart, or with a bias or gates of fwd, weight_gradient without dx and topk_weights, an activation of other
+/// than fwd of up and dx of down, of a model that isn't gated, with another or with topk_weights, interleaved without
+/// one, store_h without one of fwd, by_slot or of quantised dtypes, bias without fwd, quantised dtypes with another op
+/// than fwd, other scales than theirs or another Y than bf16 and fp16 (fp8 of fp8 in blocks with an activation and
+/// without a bias), fast sums of others than fp8 or of blocks, scales of other dtypes, groups that don't divide k, zero
+/// points with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name that is empty,
+/// contains
 /// '/' or is not printable.
 void require_valid(const Shape& shape);
 

@@ -168,6 +168,9 @@ TEST(Step, TakesDxThatSumsSlotsOrGivesGradientsOfWeightsAndGates) {
   Fusion by_token = kWeighted, summing = kGathered;
   summing.sum_slots = by_token.sum_slots = true;
   EXPECT_EQ(pairs(six(kGathered, by_token)), (Pairs{"permute_x|permute_y+topk_weights+sum_slots 64"}));
+  std::vector<CellTimes> added_apart = six(kGathered, by_token);
+  added_apart[3].cell.shape.fusion = kWeighted;  // fwd of down
+  EXPECT_EQ(training_steps(added_apart).size(), 1u);
   EXPECT_EQ(
       training_steps(six(kGathered, kWeighted) + std::vector{timed(sample::qwen_up(), Op::dx, 1, summing)}).size(), 2u);
 }

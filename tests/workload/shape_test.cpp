@@ -226,6 +226,8 @@ TEST(RequireValid, LeavesSumsOfSlotsToMatricesByToken) {
     EXPECT_EQ(error_with(op, {.permute_y = true, .topk_weights = true, .sum_slots = true}).exit, Exit::yes);
   EXPECT_EQ(error_with(Op::fwd, {.permute_y = true, .sum_slots = true, .bias = true}).what,
             "sum_slots and bias exclude each other");
+  EXPECT_EQ(error_with(Op::fwd, {.permute_y = true, .sum_slots = true, .silu = true}).what,
+            "sum_slots and an activation of fwd exclude each other");
 }
 TEST(RequireValid, LeavesTheWeightsGradientToDxWithWeights) {
   const auto error_with = [](Op op, const Fusion& fusion) {

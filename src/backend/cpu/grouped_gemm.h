@@ -45,7 +45,7 @@ struct Workspace {
 /// Runs a legal candidate of the cpu variant on host memory. Threads take tasks from a list; each element is summed by
 /// one thread, in an order that only block_k decides, so the result does not depend on the number of threads. Where
 /// slots are added, the weights have a gradient, or sums get a bias or an activation, another pass makes the results
-/// from the fp32 sums of all rows.
+/// from all rows: of slots as they are added, or fp32 sums.
 void grouped_gemm(const Product& product, const Matrices& matrices, const CpuKnobs& knobs, ThreadPool& pool,
                   Workspace& workspace);
 

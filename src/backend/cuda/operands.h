@@ -37,7 +37,7 @@ struct Operands {
   DeviceBuffer first_rows;              // [experts + 1], for packs
   DeviceBuffer pointers;                // [sets][3][experts]: each expert's A, B and D
   DeviceBuffer a_rows, b_rows, d_rows;  // row maps of operands that are not in place; else empty
-  // Operands of `plain` that are moved, for references and baselines; d_sorted holds the sums before the last pass.
+  // Operands of `plain` that are moved, for references and baselines; d_sorted holds what the last pass reads.
   DeviceBuffer a_sorted, b_sorted, d_sorted;
   DeviceBuffer gathered;        // the copy of A or B that kernels with gather=first write; nothing else reads it
   int64_t gathered_offset = 0;  // where their counts begin in `counters`

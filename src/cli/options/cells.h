@@ -85,12 +85,12 @@ void declare(OptionSet& set, CellOptions& options, const std::string& title = "C
 /// The product, in the order model, tp, ep, projection, op, dtype, scales, dtype of Y, routing, tokens; duplicates
 /// dropped. A trace that names no layer becomes one cell per recorded layer, and without --tokens has its recorded
 /// count; --filter leaves those whose id it takes. Without --dtype, cells have the format of the model's checkpoint,
-/// and bf16 for gradients. With both projections, permute_x and sum_slots go to up, permute_y, topk_weights and
-/// weight_gradient to down; with several ops, bias and by_slot go to fwd, accumulate and fp32_dw to dw, sum_slots and
-/// weight_gradient to dx; gates go to fwd of up or, where dx is listed, to dx of down. --projection ffn is fwd of up
-/// with permute_x and an activation, and of down with permute_y (with by_slot neither stores in expert order) and
-/// topk_weights. Of a suite, the products of its parts one after another; --seed is for those that name none.
-/// Exit::request errors name the option.
+/// and bf16 for gradients. With both projections, permute_x goes to up, permute_y, topk_weights and
+/// weight_gradient to down; with several ops, bias and by_slot go to fwd, accumulate and fp32_dw to dw, weight_gradient
+/// to dx; sum_slots goes to cells that may_sum_slots; gates go to fwd of up or, where dx is listed, to dx of down.
+/// --projection ffn is fwd of up with permute_x and an activation, and of down with permute_y (with by_slot neither
+/// stores in expert order) and topk_weights. Of a suite, the products of its parts one after another; --seed is for
+/// those that name none. Exit::request errors name the option.
 std::vector<Cell> make_cells(const CellOptions& options);
 
 /// Whether the cells are those of layers that are tuned as one: of --projection ffn, in a suite too.

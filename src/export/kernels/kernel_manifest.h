@@ -51,7 +51,7 @@ struct ServedRange {
 };
 
 /// Kernels around those of the variants: sorting rows by expert (entries route_int32 and route_int64), and the last
-/// pass of results that are made of fp32 sums (invert, sum_slots, weigh_rows of finish_unit).
+/// pass of results that are made of fp32 sums or of the rows of slots (invert, sum_slots, weigh_rows of finish_unit).
 struct ServiceCubins {
   std::vector<CubinFile> route;
   std::vector<std::pair<Dtype, CubinFile>> finish;  // a dtype and an architecture

@@ -35,8 +35,10 @@ int64_t intermediate_size(const Layer& layer, const TunedTable& table, std::vect
   return layer.n / 2;
 }
 
-// The servers' kernel gathers rows of up and scatters all rows: entries with these fusions are preferred.
+// The servers' kernel gathers rows of up and scatters all rows, and adds no slots: entries with these fusions are
+// preferred.
 bool is_fused(const Shape& shape) {
+  if (shape.fusion.sum_slots) return false;
   return shape.fusion.by_slot || shape.layer.projection == Projection::up ? shape.fusion.permute_x
                                                                           : shape.fusion.permute_y;
 }

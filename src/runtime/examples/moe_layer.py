@@ -7,8 +7,9 @@
 
 Prints for each number of tokens how far the two layers' results are apart and how long they take, in eager mode and under
 CUDA graphs. With --backward it does so for a step forward and backward in eager mode; the export then needs kernels of dx
-and dw (tune with --op fwd,dx,dw, and dx with --weight-gradient). With --host it prints what a call of the operator costs
-the host instead.
+and dw (tune with --op fwd,dx,dw; dx of up with --sum-slots; dx of down with --weight-gradient --gated silu --sum-slots and dw
+of down with --sum-slots, without which passes of torch stand between them). With --host it prints what a call of the
+operator costs the host instead.
 """
 import argparse
 import pathlib

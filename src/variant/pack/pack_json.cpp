@@ -84,8 +84,9 @@ PackComputation read_computation(const JsonAt& json, const Sizes& sizes) {
   shape.fusion = parse_fusion(json["fusion"]);
   with_place(json["fusion"], [&](const JsonAt&) { return require_valid(shape), true; });
   const Weighting weighting = parse_weighting(json["weighting"].string());
-  const Weighting ours = product_of(shape).weighting;
-  if (!may_weigh(ours, weighting))
+  const Product product = product_of(shape);
+  const Weighting ours = product.weighting;
+  if (!may_weigh(ours, weighting) || (sums_slots(product) && weighting != ours))
     json["weighting"].fail(
         fmt::format("'{}' is not a weighting of {} {}", name(weighting), name(shape.op), text(shape.fusion)),
         fmt::format("use '{}', as moetune's own kernels do", name(ours)));

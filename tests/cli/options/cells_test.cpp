@@ -198,7 +198,7 @@ TEST(Cells, GatesGoToForwardOfUpOrToDxOfDown) {
   EXPECT_EQ(cell_error(options), "unknown --gated 'relu'");
 }
 
-TEST(Cells, WhatBecomesOfDxGoesToDx) {
+TEST(Cells, WhatBecomesOfDxGoesToDxAndSumsToMatricesByToken) {
   CellOptions options;
   options.models = {"mixtral-8x7b"}, options.projections = {"up,down"}, options.ops = {"fwd,dx,dw"};
   options.fusion.permute_x = options.fusion.permute_y = options.fusion.topk_weights = true;

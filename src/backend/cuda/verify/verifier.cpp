@@ -130,19 +130,22 @@ void Verifier::measure_reference(Result& result) const {
   const Product& p = operands_.product;
   const int64_t n = result.operand.columns;
   const int64_t groups = p.ragged == Axis::k ? experts(p) : 1;
+  // Where slots are added, a row of a slot is rounded by its own size, and most tokens of a rank may have none.
+  const bool sums = result.operand.matrix == p.d.matrix && sums_slots(p);
   result.rms_rows = std::max<int64_t>(1, result.rows / groups);
-  std::vector<double> sums(static_cast<size_t>(groups));
+  std::vector<double> squares(static_cast<size_t>(groups));
   const DeviceBuffer device_sums(groups * int64_t{sizeof(double)});
   const auto bytes = static_cast<size_t>(device_sums.size());
-  send(device_sums.data(), sums.data(), bytes, stream_);
+  send(device_sums.data(), squares.data(), bytes, stream_);
   result.service.sum_squares(result.random.as<float>(), result.weights, result.rows, n, result.rms_rows,
                              device_sums.as<double>(), stream_);
-  receive(sums.data(), device_sums.data(), bytes, stream_);
+  receive(squares.data(), device_sums.data(), bytes, stream_);
   wait();
   std::vector<float> rms;
-  for (const double sum : sums) {
+  for (const double sum : squares) {
     result.squares += sum;
-    rms.push_back(static_cast<float>(std::sqrt(sum / static_cast<double>(result.rms_rows * n))));
+    const int64_t rows = sums ? std::clamp<int64_t>(routed_rows(p), 1, result.rms_rows) : result.rms_rows;
+    rms.push_back(static_cast<float>(std::sqrt(sum / static_cast<double>(rows * n))));
   }
   result.rms = DeviceBuffer(static_cast<int64_t>(rms.size() * sizeof(float)));
   copy_to_device(result.rms.data(), rms.data(), rms.size() * sizeof(float));
@@ -391,7 +394,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
       norm = (rounds_first ? 2.2 : 1.05 + spread) * own;
       if (fine) norm += mean_noise(operands_.product) + (rounds_sums && dtype == Dtype::fp32 ? kNoiseOfRoundedSums : 0);
       most += std::ldexp(most_noise(operands_.product, elements), significand_bits(dtype)) *
-              static_cast<double>(sums ? operands_.product.top_k : 1);
+              (sums ? std::sqrt(static_cast<double>(operands_.product.top_k)) : 1);
       if (result.scales) most = kMaxUlpsBesideTie;  // noise beside it doesn't count
     }
     if (i == 0) verdict.normalised_error = error, verdict.max_ulps = ulps;  // those of D
