@@ -100,24 +100,15 @@ __device__ __forceinline__ void sum_slots(Out* out, const In* rows, const int* r
                                           int top_k, long long width) {
   for (int token = blockIdx.x; token < tokens; token += gridDim.x)
     for (long long j = threadIdx.x * count; j < width; j += blockDim.x * count) {
-      constexpr int together = 8;  // rows that are loaded before the first is added
       float total[count] = {};
-      for (int first = token * top_k; first < (token + 1) * top_k; first += together) {
-        Vector<In, count> part[together];
-        bool there[together];
-#pragma unroll
-        for (int s = 0; s < together; ++s) {
-          const int row = first + s < (token + 1) * top_k ? row_of[first + s] : -1;
-          there[s] = row >= 0;
-          if (there[s]) part[s] = *reinterpret_cast<const Vector<In, count>*>(rows + row * width + j);
-        }
-#pragma unroll
-        for (int s = 0; s < together; ++s) {
-          if (!there[s]) continue;
-          const float weight = weights ? to_float(round_to<Element>(weights[first + s])) : 1;
-          for (int i = 0; i < count; ++i)
-            total[i] += to_float(round_to<Element>(to_float(round_to<Element>(to_float(part[s].of[i]))) * weight));
-        }
+#pragma unroll 4
+      for (int slot = token * top_k; slot < (token + 1) * top_k; ++slot) {
+        const int row = row_of[slot];
+        if (row < 0) continue;
+        const auto part = *reinterpret_cast<const Vector<In, count>*>(rows + row * width + j);
+        const float weight = weights ? to_float(round_to<Element>(weights[slot])) : 1;
+        for (int i = 0; i < count; ++i)
+          total[i] += to_float(round_to<Element>(to_float(round_to<Element>(to_float(part.of[i]))) * weight));
       }
       Vector<Out, count> sum;
       for (int i = 0; i < count; ++i) sum.of[i] = round_to<Out>(total[i]);
