@@ -135,7 +135,7 @@ class KernelTest : public GpuTest {
       const Verdict verdict = backend().verify({.baseline = {}, .candidate = candidate});
       EXPECT_TRUE(verdict.ok) << text(candidate) << ": " << verdict.reason;
       EXPECT_EQ(verdict.mismatches, 0) << text(candidate);
-      EXPECT_EQ(verdict.elements > 0, result_rows(product_of(problem), product_of(problem).d) > 0);
+      EXPECT_TRUE(verdict.elements > 0 || problem.routing.gather_indices.empty());
       EXPECT_LT(verdict.normalised_error, problem.shape.layer.out_dtype == Dtype::fp8 ? 0.05 : 0.01);
     }
   }
