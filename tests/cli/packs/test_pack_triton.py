@@ -90,7 +90,7 @@ def plan(room, server, *words):
 def test_a_pack_of_vllm_clamps_the_depth_to_a_block_of_scales(room):
     out = served(room, "vllm", "--set", "BLOCK_SIZE_K=128,256", "--size", "tokens=16", "--size", "experts=128").stdout
     assert out.startswith("vllm: 4 of 4 candidates in 4 binaries")  # two of up and two of down; each slot a block is of fewer tokens
-    assert out.endswith("align_slots runs once before all launches: it is not timed.\n")
+    assert "\nalign_slots runs once before all launches: it is not timed.\nNext: moetune tune --pack vllm " in out
     room.ok("validate", "vllm")
     cells = plan(room, "vllm", "--dtype", "fp8")
     assert [(cell["legal"], cell["cell"]["by_slot"]) for cell in cells] == [(4, True), (4, True)]
@@ -287,7 +287,7 @@ def test_what_no_block_has_shared_memory_for_is_left_out(room):
     told = pack(room, "-o", "pack", "--jobs", "1", *SMALL, "--set", "BLOCK_SIZE_M=16,256", "--set", "BLOCK_SIZE_N=256", "--set",
                 "BLOCK_SIZE_K=256", "--set", "GROUP_SIZE_M=1", "--set", "num_stages=2").stdout
     assert told.startswith("pack: 1 of 2 candidates in 1 binary")
-    assert told.endswith("1 needs more shared memory than a block has.\n")
+    assert "1 needs more shared memory than a block has.\nNext: moetune tune --pack " in told
 
 
 @needs_triton
