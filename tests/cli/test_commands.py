@@ -344,9 +344,10 @@ def test_unknown_architecture(room):
         assert "unknown architecture 'sm_99'\nhint: one of: sm_75, sm_80, " in told and "sm_90a, " in told
 
 
-def test_bench_refuses_winners_of_another_kind_of_device_before_it_makes_operands(room):
+@pytest.mark.parametrize("command", ["bench", "verify"])
+def test_winners_of_another_kind_of_device_are_refused_before_operands_are_made(room, command):
     table = SOURCE / "tests/cli/files/tuned/table-mma.json"
-    told = room.error(3, "bench", *CPU, "--table", table)
+    told = room.error(3, command, *CPU, "--table", table)
     assert "its winners are of NVIDIA H200, this device is " in told and "[1/" not in told
 
 

@@ -234,10 +234,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
       options.in_process ? (*invocation.factory)(options.device.device, worker_options(options.device).backend)
                          : open_worker(options.device);
   require_effect(invocation.given, invocation.terminal, &backend->device());
-  if (!tuned.entries.empty() && tuned.device.kind != backend->device().kind)
-    throw machine_error(fmt::format("{}: its winners are of {}, this device is {}", options.contenders.table,
-                                    tuned.device.name, backend->device().name),
-                        "tune a table on this device, or name another with --device");
+  require_kind(tuned, options.contenders, backend->device());
   require_regime(regime, backend->device());
   if (!options.peers.empty()) require_comparable(peers, backend->device().name, regime, "--peers", "those of this run");
   const DeviceLock held = lock(*backend, options.device, invocation);

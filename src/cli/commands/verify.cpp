@@ -227,7 +227,8 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   parse_format(options.format, kFormatsButCsv);
   const Filter filter(options.cells.filter);
   if (options.contenders.table.empty()) options.cells.filter.clear();  // candidates may hold it where ids do not
-  std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal);
+  TunedTable tuned;
+  std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal, &tuned);
   const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
   static_cast<void>(source_of(options, {}, catalog));  // wrong words end the command before a device is opened
   Files files;
@@ -238,6 +239,7 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   require_outputs(files);
   const std::unique_ptr<Backend> backend = open_worker(options.device);
   require_effect(invocation.given, invocation.terminal, &backend->device());
+  require_kind(tuned, options.contenders, backend->device());
   const DeviceLock held = lock(*backend, options.device, invocation);  // a tuner's times would suffer
   const std::atomic<bool>& stop = stop_on_signals();
 

@@ -111,6 +111,13 @@ std::string reason_of(const EntrantResult& result) {
   return fmt::format("{}, {}: {}: {}", id(result.cell), result.entrant.name, name(result.status), result.reason);
 }
 
+void require_kind(const TunedTable& taken, const ContenderOptions& contenders, const DeviceInfo& device) {
+  if (!taken.entries.empty() && taken.device.kind != device.kind)
+    throw machine_error(
+        fmt::format("{}: its winners are of {}, this device is {}", contenders.table, taken.device.name, device.name),
+        "tune a table on this device, or name another with --device");
+}
+
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
                                 const Terminal& terminal, TunedTable* taken) {
   const std::vector<Candidate> candidates = parse_candidates(contenders.candidates, catalog);

@@ -82,6 +82,9 @@ struct CellWork {
 std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions& contenders, const Catalog& catalog,
                                 const Terminal& terminal, TunedTable* taken = nullptr);
 
+/// Throws Exit::machine where the winners that make_work took are of another kind of device, which can't run them.
+void require_kind(const TunedTable& taken, const ContenderOptions& contenders, const DeviceInfo& device);
+
 /// Leaves the entries whose cells match all options; a list is matched by any of its words, and options that are not
 /// given match every cell; --projection ffn leaves those that make layers. Throws Exit::request for words that cannot
 /// be read, Exit::no where nothing is left: the sentence tells what the table has. `file` names it there.
