@@ -251,8 +251,8 @@ Verdict compare_close(const Result& result, const Buffer& wanted, ThreadPool& po
       error = got == round_to(operand.type.dtype, right) ? 0 : std::numeric_limits<double>::infinity();
     double ulp = unit * power_below(std::max(std::abs(right), scope.floor));  // 0 where the reference is all zeros
     double limit = scope.limit.ulps;
-    if (result.scales) {  // of what is rounded, down to subnormals; sums are as far off as the largest that shares the
-                          // scale
+    if (result.scales) {
+      // An ulp of what is rounded, down to subnormals. Sums are as far off as the largest that shares the scale.
       ulp = std::max(unit * power_below(std::abs(right / scale)), kLeastFp8) * static_cast<double>(scale);
       const double of_sums = std::ldexp(limit - kUlpsOneRounding, -significand_bits(operand.type.dtype));
       limit = kUlpsBesideTie + of_sums * kMostFp8 * static_cast<double>(scale) / ulp;

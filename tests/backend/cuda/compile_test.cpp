@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "backend/cuda/compile/compiler.h"
@@ -174,6 +175,14 @@ class CompileTest : public testing::TestWithParam<std::string> {
     expect_units_compile(units, names);
   }
 
+  /// The same of a shape with the fusion of each case.
+  void expect_wgmma_compile(std::span<const std::pair<std::string, Fusion>> cases, Shape shape,
+                            const std::string& base) {
+    std::vector<std::pair<std::string, Shape>> shaped;
+    for (const auto& [tile, fusion] : cases) shape.fusion = fusion, shaped.emplace_back(tile, shape);
+    expect_wgmma_compile(shaped, base);
+  }
+
   void expect_units_compile(std::vector<std::string> units, std::vector<std::string> names) {
     keep_sample(units);
     keep_sample(names);
@@ -311,9 +320,7 @@ TEST_P(CompileTest, WgmmaAtTheEdgeOfItsRegisters) {
       {"block_m=144 block_n=256 tma_x=no tma_store=rows addressing=pointers split=0", {.permute_x = true}},
       {"block_m=176 block_n=256 pace=common gather=first split=0", {.permute_x = true}},
       {"block_m=192 block_n=128 consumers=1 split=0", {}}};
-  std::vector<std::pair<std::string, Shape>> shaped;
-  for (const auto& [tile, fusion] : cases) shaped.emplace_back(tile, shape_of(Dtype::bf16, 2048, 768, fusion));
-  expect_wgmma_compile(shaped,
+  expect_wgmma_compile(cases, shape_of(Dtype::bf16, 2048, 768, {}),
                        "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_store=no tiles=static "
                        "block_k=64 stages=3 raster=m group=4 in_flight=1");
 }
@@ -334,12 +341,9 @@ TEST_P(CompileTest, WgmmaGatesAtTheEdgeOfTheirRegisters) {
       {"block_m=128 block_n=128 swap=no tma_x=no tiles=dynamic split=4", gathered},
       {"block_m=256 block_n=128 swap=no cluster=n", in_place},
       {"block_m=128 block_n=128 consumers=1 addressing=pointers", in_place}};
-  std::vector<std::pair<std::string, Shape>> shaped;
-  for (const auto& [tile, fusion] : cases) {
-    shaped.emplace_back(tile, shape_of(Dtype::bf16, 2048, 768, fusion));
-    shaped.back().second.op = Op::dx, shaped.back().second.layer.projection = Projection::down;
-  }
-  expect_wgmma_compile(shaped,
+  Shape shape = shape_of(Dtype::bf16, 2048, 768, {});
+  shape.op = Op::dx, shape.layer.projection = Projection::down;
+  expect_wgmma_compile(cases, shape,
                        "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_w=yes tma_store=no "
                        "tiles=static block_k=64 stages=3 raster=m group=4 in_flight=1");
 }
@@ -356,9 +360,7 @@ TEST_P(CompileTest, WgmmaAddsAndStoresBesideSumsAtTheEdgeOfItsRegisters) {
       {"block_m=144 block_n=128 schedule=pingpong gather=first pace=common", both},
       {"block_m=192 block_n=192 consumers=3 tma_x=no in_flight=0", both},
       {"block_m=64 block_n=128 gather=first tiles=dynamic split=4", both}};
-  std::vector<std::pair<std::string, Shape>> shaped;
-  for (const auto& [tile, fusion] : cases) shaped.emplace_back(tile, shape_of(Dtype::bf16, 2048, 768, fusion));
-  expect_wgmma_compile(shaped,
+  expect_wgmma_compile(cases, shape_of(Dtype::bf16, 2048, 768, {}),
                        "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_w=yes tma_store=no "
                        "tiles=static block_k=64 stages=3 raster=m group=4 in_flight=1");
 }
@@ -374,12 +376,9 @@ TEST_P(CompileTest, WgmmaPromotesAtTheEdgeOfItsRegisters) {
       {"block_m=80 block_n=192 consumers=3 tma_x=no in_flight=1", {.permute_x = true, .by_slot = true}},
       {"block_m=64 block_n=128 schedule=pingpong swap=no gather=first", {.permute_x = true}},
       {"block_m=128 block_n=128 in_flight=1", scattered}};
-  std::vector<std::pair<std::string, Shape>> shaped;
-  for (const auto& [tile, fusion] : cases) {
-    shaped.emplace_back(tile, shape_of(Dtype::fp8, 1536, 2048, fusion));
-    shaped.back().second.layer.scales = ScaleKind::block;
-  }
-  expect_wgmma_compile(shaped,
+  Shape shape = shape_of(Dtype::fp8, 1536, 2048, {});
+  shape.layer.scales = ScaleKind::block;
+  expect_wgmma_compile(cases, shape,
                        "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_w=yes tma_store=no "
                        "tiles=static block_k=128 stages=2 raster=m group=4 in_flight=0");
 }
@@ -402,13 +401,9 @@ TEST_P(CompileTest, WgmmaQuantisesAtTheEdgeOfItsRegisters) {
       {"block_m=64 swap=yes schedule=pingpong tiles=dynamic", {.gpt_oss = true}},
       {"block_m=48 swap=yes schedule=pingpong in_flight=1 tma_x=no", by_slot},
       {"block_m=64 swap=yes consumers=1", {.silu = true}}};
-  std::vector<std::pair<std::string, Shape>> shaped;
-  for (const auto& [tile, fusion] : cases) {
-    shaped.emplace_back(tile, shape_of(Dtype::fp8, 1536, 2048, fusion));
-    Layer& layer = shaped.back().second.layer;
-    layer.scales = ScaleKind::block, layer.out_dtype = Dtype::fp8;
-  }
-  expect_wgmma_compile(shaped,
+  Shape shape = shape_of(Dtype::fp8, 1536, 2048, {});
+  shape.layer.scales = ScaleKind::block, shape.layer.out_dtype = Dtype::fp8;
+  expect_wgmma_compile(cases, shape,
                        "block_n=256 consumers=2 schedule=cooperative cluster=none tma_x=yes tma_w=yes tma_store=no "
                        "tiles=static block_k=128 stages=2 raster=m group=4 in_flight=0");
 }
