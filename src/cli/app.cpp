@@ -46,8 +46,8 @@ bool of_a_name(const std::error_code& error) {
          error == std::errc::not_a_directory || error == std::errc::invalid_argument;
 }
 
-int run(const std::vector<std::string>& argv, const BackendFactory& factory, const DeviceLister& lister,
-        Terminal& terminal) {
+Exit run(const std::vector<std::string>& argv, const BackendFactory& factory, const DeviceLister& lister,
+         Terminal& terminal) {
   const std::vector<Command> commands = all_commands();
   CommandLine line(commands);
   std::vector<Action> actions;
@@ -55,23 +55,16 @@ int run(const std::vector<std::string>& argv, const BackendFactory& factory, con
     OptionSet options = line.options(i);
     actions.push_back(commands[i].declare(options));
   }
-  if (argv.size() > 1 && argv[1] == "--complete") {  // asked by shells, and in no help
-    print(completions(line.declared(), {argv.begin() + 2, argv.end()}));
-    return static_cast<int>(Exit::yes);
-  }
-  if (argv.size() == 2 && argv[1] == "--manual") {  // asked by the build, and in no help
-    print(line.manual());
-    return static_cast<int>(Exit::yes);
-  }
+  if (argv.size() > 1 && argv[1] == "--complete")  // asked by shells, and in no help
+    return print(completions(line.declared(), {argv.begin() + 2, argv.end()})), Exit::yes;
+  if (argv.size() == 2 && argv[1] == "--manual")  // asked by the build, and in no help
+    return print(line.manual()), Exit::yes;
   const Request request = line.parse(argv);
   terminal = look_at_terminal(request.color);
-  if (request.command == nullptr) {
-    print(request.text);
-    return static_cast<int>(Exit::yes);
-  }
+  if (request.command == nullptr) return print(request.text), Exit::yes;
   require_effect(request.given, terminal);
   const Action& action = actions[static_cast<size_t>(request.command - commands.data())];
-  return static_cast<int>(action({argv, &factory, terminal, &lister, request.given}));
+  return action({argv, &factory, terminal, &lister, request.given});
 }
 
 }  // namespace
@@ -101,7 +94,9 @@ int run_app(int argc, char** argv, const BackendFactory& factory, const DeviceLi
   ignore_write_signals();
   end_on_signals();
   Terminal terminal = look_at_terminal("auto");
-  return guarded(terminal, [&] { return run(std::vector<std::string>(argv, argv + argc), factory, lister, terminal); });
+  return guarded(terminal, [&] {
+    return static_cast<int>(run(std::vector<std::string>(argv, argv + argc), factory, lister, terminal));
+  });
 }
 
 }  // namespace moetune

@@ -83,10 +83,7 @@ Exit run_merge(MergeOptions options, const Invocation& invocation) {
   const MergeResult result = journals ? joined_journals(options) : joined_tables(options, invocation);
   require_agreement(options, result, journals);
   warn_of_losses(result, invocation.terminal);
-  if (options.output.empty()) {
-    print(result.text);
-    return Exit::yes;
-  }
+  if (options.output.empty()) return print(result.text), Exit::yes;
   write_kept(options.output, result.text, invocation.terminal);
   print(fmt::format("{} in {}{}.\n", counted(result.cells, "cell"), options.output,
                     result.conflicts.empty() ? ""

@@ -60,13 +60,9 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
   const ReportInput input{tabled ? &table : nullptr, journal ? &*journal : nullptr, peers ? &*peers : nullptr,
                           history.empty() ? nullptr : &history};
   const std::string text = markdown ? report_markdown(input) : report_html(input);
-  if (to_standard_output) {
-    print(text);
-  } else {
-    write_atomic(options.output, text);
-    tell(fmt::format("wrote {}\n", options.output));
-  }
-  return Exit::yes;
+  if (to_standard_output) return print(text), Exit::yes;
+  write_atomic(options.output, text);
+  return tell(fmt::format("wrote {}\n", options.output)), Exit::yes;
 }
 
 void declare_report(OptionSet& set, ReportOptions& options) {
