@@ -23,7 +23,7 @@ struct Judged {
   std::string file;
   std::string kind = {};  // empty where unknown
   int version = 0;        // 0: the file tells none
-  std::string result = kValid;
+  std::string result;
   std::string fault = {}, hint = {};
 };
 
@@ -47,13 +47,6 @@ void read_without_schema(const JsonAt& json, const Catalog& catalog, Judged& jud
   find_kind("moetune.routing/1")->read(json, catalog);
 }
 
-// Checks the files that a manifest names. Only pack.json and manifest.json have them beside them: under another name it
-// is a copy.
-void require_files_beside(std::string_view kind, const JsonAt& json, const fs::path& file) {
-  if (kind == "kernels" && file.filename() == "manifest.json") require_files_of_manifest(json, file);
-  if (kind == "pack" && file.filename() == "pack.json") require_files_of_pack(json, file);
-}
-
 void read_document(const Json& json, const Catalog& catalog, Judged& judged) {
   const JsonAt at(json, judged.file);
   if (!json.is_object() && !json.is_array()) at.fail("expected an object");
@@ -66,8 +59,11 @@ void read_document(const Json& json, const Catalog& catalog, Judged& judged) {
                [&](const JsonAt&) { throw unknown_word("schema", schema, mapped(file_kinds(), word_of)); });
   judged.kind = kind->name;
   judged.version = kind->version;
-  require_kind(*kind, at, catalog);
-  require_files_beside(kind->name, at, judged.file);
+  kind->read ? kind->read(at, catalog) : require_schema(at, kind->name);
+  // Only pack.json and manifest.json have the files that they name beside them: under another name it is a copy.
+  const fs::path file = judged.file;
+  if (kind->name == "kernels" && file.filename() == "manifest.json") require_files_of_manifest(at, file);
+  if (kind->name == "pack" && file.filename() == "pack.json") require_files_of_pack(at, file);
 }
 
 void read_text_of(const std::string& text, const Catalog& catalog, Judged& judged) {
@@ -99,23 +95,14 @@ std::string without_file(const std::string& fault, const std::string& file) {
 }
 
 Judged judge(const std::string& file, const Catalog& catalog) {
-  Judged judged{.file = file};
-  const auto fail = [&](const char* result, const Error& error) {
-    judged.result = result;
-    judged.fault = without_file(error.what(), file);
-    judged.hint = error.hint();
-    return judged;
-  };
-  std::string text;
+  Judged judged{.file = file, .result = kUnreadable};
   try {
-    text = read_text(file);
-  } catch (const Error& error) {
-    return fail(kUnreadable, error);
-  }
-  try {
+    const std::string text = read_text(file);
+    judged.result = kInvalid;
     read_text_of(text, catalog, judged);
+    judged.result = kValid;
   } catch (const Error& error) {
-    return fail(kInvalid, error);
+    judged.fault = without_file(error.what(), file), judged.hint = error.hint();
   }
   return judged;
 }
@@ -178,12 +165,8 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
       print(fmt::format("\n{} of {} valid.\n", std::ranges::count(all, kValid, &Judged::result),
                         counted(all.size(), "file")));
   }
-  Exit exit = Exit::yes;
-  for (const Judged& one : all) {
-    if (one.result == kUnreadable) return Exit::request;
-    if (one.result == kInvalid) exit = Exit::no;
-  }
-  return exit;
+  if (contains(all, kUnreadable, &Judged::result)) return Exit::request;
+  return contains(all, kInvalid, &Judged::result) ? Exit::no : Exit::yes;
 }
 
 void declare_validate(OptionSet& set, ValidateOptions& options) {

@@ -94,13 +94,6 @@ void with_open_top_k(const std::function<void(int64_t top_k)>& read) {
   }
 }
 
-void require_kind(const FileKind& kind, const JsonAt& json, const Catalog& catalog) {
-  if (kind.read)
-    kind.read(json, catalog);
-  else
-    require_schema(json, kind.name);
-}
-
 std::span<const FileKind> file_kinds() { return kKinds; }
 
 const FileKind* find_kind(std::string_view schema) {

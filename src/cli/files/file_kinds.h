@@ -20,9 +20,6 @@ struct FileKind {
   void (*read)(const JsonAt& json, const Catalog& catalog) = nullptr;
 };
 
-/// Throws Exit::request, with the place, for a document that is not of this kind.
-void require_kind(const FileKind& kind, const JsonAt& json, const Catalog& catalog);
-
 /// read(0), which takes top_k from a recording; where that gives neither top_k nor tokens, read(1): the layer of a
 /// sweep may have any top_k. Throws the error of read(0) where both fail.
 void with_open_top_k(const std::function<void(int64_t top_k)>& read);
