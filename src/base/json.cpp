@@ -172,8 +172,8 @@ Json parse_json(std::string_view text, const std::string& where, Dialect dialect
   }
 }
 
-Json read_json(const std::filesystem::path& path, Dialect dialect, int64_t limit) {
-  return parse_json(read_text(path, limit), path.string(), dialect);
+Json read_json(const std::filesystem::path& path, Dialect dialect) {
+  return parse_json(read_text(path), path.string(), dialect);
 }
 
 Json rounded(double value, int digits) {

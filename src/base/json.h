@@ -29,9 +29,8 @@ enum class Dialect { strict, python };
 /// twice. Nesting deeper than 64 is refused.
 Json parse_json(std::string_view text, const std::string& where, Dialect dialect = Dialect::strict);
 
-/// Reads and parses a file of at most `limit` bytes. Errors name the path.
-Json read_json(const std::filesystem::path& path, Dialect dialect = Dialect::strict,
-               int64_t limit = int64_t{256} << 20);
+/// Reads and parses a file, as large as read_text takes. Errors name the path.
+Json read_json(const std::filesystem::path& path, Dialect dialect = Dialect::strict);
 
 /// The text form of files that people read and git compares: indented by two, a newline at the end. Arrays of plain
 /// values stay on one line whatever their length; objects of plain values stay on one line where they fit into 160

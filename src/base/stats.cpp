@@ -75,18 +75,20 @@ Estimate median_estimate(std::span<const double> samples, double confidence) {
   return {quantile_of_sorted(values, 0.5), values[low], values[n - 1 - low], static_cast<int>(n)};
 }
 
-Estimate bootstrap_median(std::span<const double> samples, double confidence, int resamples, uint64_t seed) {
+Estimate bootstrap_median(std::span<const double> samples) {
+  constexpr int kResamples = 2000;
+  constexpr double kTail = (1 - 0.95) / 2;  // of resamples on either side of the interval
   if (samples.empty()) return {std::nan(""), std::nan(""), std::nan("")};
-  Random random(seed);
+  Random random(1);
   std::vector<double> medians, draw(samples.size());
-  for (int i = 0; i < resamples; ++i) {
+  for (int i = 0; i < kResamples; ++i) {
     for (double& value : draw) value = samples[random.below(samples.size())];
     medians.push_back(median(draw));
   }
   // With few samples the interval of resampled medians may miss the median itself by a rounding error.
   const double middle = median(samples);
-  return {middle, std::min(quantile(medians, (1 - confidence) / 2), middle),
-          std::max(quantile(medians, (1 + confidence) / 2), middle), static_cast<int>(samples.size())};
+  return {middle, std::min(quantile(medians, kTail), middle), std::max(quantile(medians, 1 - kTail), middle),
+          static_cast<int>(samples.size())};
 }
 
 bool has_settled(std::span<const double> series, size_t window, double tolerance) {

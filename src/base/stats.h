@@ -1,6 +1,5 @@
 // Robust statistics of samples. Knows nothing of what was sampled.
 #pragma once
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -29,10 +28,9 @@ double quantile(std::span<const double> samples, double q);
 /// Nonparametric Statistics, 3.2). With too few samples for the confidence asked: the whole range.
 Estimate median_estimate(std::span<const double> samples, double confidence = 0.95);
 
-/// The median with its percentile bootstrap interval, `resamples` draws from a fixed seed: the same input gives the
-/// same interval.
-Estimate bootstrap_median(std::span<const double> samples, double confidence = 0.95, int resamples = 2000,
-                          uint64_t seed = 1);
+/// The median with its percentile bootstrap interval, 2000 draws from a fixed seed: the same input gives the same
+/// interval.
+Estimate bootstrap_median(std::span<const double> samples);
 
 /// Whether a series has settled: it fills two windows, and the medians of its last two differ by at most
 /// `tolerance` times the larger.

@@ -150,10 +150,10 @@ void append(Rounds& rounds, const Rounds& more) {
   rounds.looks.insert(rounds.looks.end(), more.looks.begin(), more.looks.end());
 }
 
-Estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence) {
+Estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> logs;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) logs.push_back(std::log(a[i] / b[i]));
-  const Estimate log = bootstrap_median(logs, confidence);
+  const Estimate log = bootstrap_median(logs);
   return {std::exp(log.value), std::exp(log.low), std::exp(log.high), log.samples};
 }
 

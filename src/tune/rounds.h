@@ -74,7 +74,7 @@ Rounds undisturbed(const Rounds& rounds, const Quiet& quiet);
 void append(Rounds& rounds, const Rounds& more);
 
 /// Median and bootstrap interval of the round-by-round ratio a / b, by its logarithm. NaN for no rounds.
-Estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b, double confidence = 0.95);
+Estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b);
 
 /// The same of contenders a and b. With five looks or more each look counts once, by its median: times differ more
 /// between looks than between the rounds of one, because operands lie elsewhere in the caches, and the interval must

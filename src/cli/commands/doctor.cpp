@@ -75,14 +75,12 @@ Json to_json(const Patient& patient) {
   return json;
 }
 
-void add_environment(Grid& grid, const Json& environment, const std::string& prefix) {
-  for (const auto& item : environment.items()) {
-    const Json& value = item.value();
+void add_environment(Grid& grid, const Json& environment) {
+  for (const auto& [key, value] : environment.items())
     if (value.is_object())
-      add_environment(grid, value, prefix);
+      add_environment(grid, value);
     else
-      grid.rows.push_back({prefix + item.key(), value.is_string() ? value.get<std::string>() : value.dump()});
-  }
+      grid.rows.push_back({key, value.is_string() ? value.get<std::string>() : value.dump()});
 }
 
 std::string text_of(const Patient& patient, Format format) {
@@ -95,7 +93,7 @@ std::string text_of(const Patient& patient, Format format) {
   add(gpu ? "SMs" : "threads", fmt::format("{}", info.processors));
   add(gpu ? "L2" : "last-level cache", format_bytes(static_cast<double>(info.cache_bytes)));
   add("memory", format_bytes(static_cast<double>(info.memory_bytes)));
-  add_environment(grid, patient.environment, "");
+  add_environment(grid, patient.environment);
   if (patient.ceilings) {
     const Ceilings& c = *patient.ceilings;
     if (gpu) add("read bandwidth", rate_text(c.read_bandwidth, "B"));
