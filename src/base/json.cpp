@@ -99,6 +99,7 @@ std::string without_python_numbers(std::string_view text) {
 
 constexpr size_t kLineWidth = 160;  // a candidate with all its knobs
 
+// Whether it has no values in values.
 bool all_plain(const Json& json) {
   return std::ranges::none_of(json, [](const Json& value) { return value.is_structured(); });
 }
@@ -131,18 +132,11 @@ void append_lines(std::string& out, const Json& json, size_t indent) {
 }
 
 void append(std::string& out, const Json& json, size_t indent, size_t used) {
-  if (!json.is_structured() || json.empty()) {
-    out += in_one_line(json);
-    return;
-  }
-  if (all_plain(json)) {
-    const std::string line = in_one_line(json);
-    if (json.is_array() || used + line.size() < kLineWidth) {
-      out += line;
-      return;
-    }
-  }
-  append_lines(out, json, indent);
+  const std::string line = all_plain(json) ? in_one_line(json) : "";
+  if (!line.empty() && (!json.is_object() || json.empty() || used + line.size() < kLineWidth))
+    out += line;
+  else
+    append_lines(out, json, indent);
 }
 
 }  // namespace
