@@ -130,14 +130,10 @@ std::vector<int64_t> parse_integers(std::string_view text, std::string_view what
       continue;
     }
     const size_t step_at = piece.find_first_of("*+", dash + 1);
-    const int64_t first = parse_integer(std::string_view(piece).substr(0, dash), what, low, high);
-    const std::string_view last_text =
-        std::string_view(piece).substr(dash + 1, step_at == std::string::npos ? std::string::npos : step_at - dash - 1);
-    const int64_t last = parse_integer(last_text, what, low, high);
-    const bool factor = step_at != std::string::npos && piece[step_at] == '*';
-    const int64_t step = step_at == std::string::npos
-                             ? 1
-                             : parse_integer(std::string_view(piece).substr(step_at + 1), what, factor ? 2 : 1, high);
+    const int64_t first = parse_integer(piece.substr(0, dash), what, low, high);
+    const int64_t last = parse_integer(piece.substr(dash + 1, step_at - dash - 1), what, low, high);
+    const bool stepped = step_at != std::string::npos, factor = stepped && piece[step_at] == '*';
+    const int64_t step = stepped ? parse_integer(piece.substr(step_at + 1), what, factor ? 2 : 1, high) : 1;
     if (last < first) throw request_error(fmt::format("{}: the range '{}' ends before it begins", what, piece));
     if (factor && first < 1)
       throw request_error(fmt::format("{}: the range '{}' multiplies, so it must begin at 1 or more", what, piece));
