@@ -82,22 +82,17 @@ std::string shell_line(const std::vector<std::string>& argv) {
 
 std::string headed_tables_text(const std::vector<HeadedTable>& tables, const Style& style) {
   std::string out;
-  const std::vector<std::string>* before = nullptr;
+  std::vector<std::string> before;
   for (const auto& [heading, grid] : tables) {
-    if (before != nullptr) out += "\n";
-    bool known = before != nullptr;
-    bool any = false;
-    for (size_t i = 0; i < heading.size(); ++i) {
-      known = known && i < before->size() && (*before)[i] == heading[i];
-      if (known) continue;
-      any = true;
+    if (!out.empty()) out += "\n";
+    const auto known = static_cast<size_t>(std::ranges::mismatch(heading, before).in1 - heading.begin());
+    for (size_t i = known; i < heading.size(); ++i)
       if (style.format == Format::markdown)
         out += fmt::format("{} {}\n", std::string(i + 2, '#'), markdown_text(heading[i]));
       else
-        for (const std::string& line : lines_of(heading[i], style.columns)) out += line + "\n";
-    }
-    out += (any ? "\n" : "") + grid_text(grid, style);
-    before = &heading;
+        out += paragraph(heading[i], style);
+    out += (known < heading.size() ? "\n" : "") + grid_text(grid, style);
+    before = heading;
   }
   return out;
 }
