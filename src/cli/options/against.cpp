@@ -22,18 +22,13 @@ namespace {
 namespace fs = std::filesystem;
 
 WorkerOptions worker_of(const std::string& path, DeviceOptions device) {
-  if (holds_packs(path)) {
+  const bool folder = is_folder(path);
+  if (holds_packs(path))
     device.packs = {path};
-    return worker_options(device);
-  }
-  if (is_folder(path)) {
-    device.kernels = path;
-    return worker_options(device);
-  }
-  device.kernels.clear();
+  else
+    device.kernels = folder ? path : "";
   WorkerOptions worker = worker_options(device);
-  worker.command = {fs::absolute(path).string(), "worker"};
-  worker.program = path;
+  if (!folder) worker.command = {fs::absolute(path).string(), "worker"}, worker.program = path;
   return worker;
 }
 
@@ -45,9 +40,7 @@ Json kernels_of(Backend& backend) {
 }
 
 std::vector<VariantPtr> packed(const Catalog& catalog) {
-  std::vector<VariantPtr> variants = catalog.variants();
-  std::erase_if(variants, [](const VariantPtr& one) { return !one->pack; });
-  return variants;
+  return filtered(catalog.variants(), [](const VariantPtr& one) { return one->pack != nullptr; });
 }
 
 bool serves(const VariantPtr& variant, const Cell& cell) { return contains(variant->pack->cells, id(cell)); }
