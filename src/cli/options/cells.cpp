@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -91,10 +90,8 @@ std::vector<Model> models_of(const CellOptions& options) {
 Fusion with_gate(const CellOptions& options) {
   Fusion fusion = options.fusion;
   if (options.gated.empty()) return fusion;
-  const std::vector<std::string> words = gated_words();
-  const auto found = std::ranges::find(words, options.gated);
-  if (found == words.end()) throw unknown_word("--gated", options.gated, words);
-  fusion.*std::array{&Fusion::silu, &Fusion::gelu, &Fusion::gpt_oss}[static_cast<size_t>(found - words.begin())] = true;
+  constexpr bool Fusion::*kGates[] = {&Fusion::silu, &Fusion::gelu, &Fusion::gpt_oss};
+  fusion.*kGates[place_of_word("--gated", options.gated, gated_words())] = true;
   return fusion;
 }
 
@@ -130,24 +127,20 @@ void require_use_of(const CellOptions& options, std::span<const Op> ops, std::sp
 
 // Options of quantised dtypes that no cell takes.
 void require_use_by(const std::vector<Cell>& cells, const CellOptions& options) {
-  const auto any = [&](const auto& holds) {
-    return std::ranges::any_of(cells, [&](const Cell& cell) { return holds(cell.shape.layer); });
-  };
+  const auto none = [&](const auto& holds) { return std::ranges::none_of(cells, holds, &Cell::shape); };
   const char* const given = !options.scales.empty()       ? "--scales"
                             : !options.out_dtypes.empty() ? "--out-dtype"
                             : options.fast_sums           ? "--fast-sums"
                                                           : nullptr;
-  if (given && !any([](const Layer& layer) { return is_quantised(layer.dtype); }))
+  if (given && none([](const Shape& shape) { return is_quantised(shape.layer.dtype); }))
     throw request_error(fmt::format("{} belongs to --dtype fp8, which is not listed", given),
                         options.fast_sums ? "" : "or to int8, int8-w8a8, int4 and uint4");
-  if (options.fusion.sum_slots &&
-      std::ranges::none_of(cells, [](const Cell& cell) { return cell.shape.fusion.sum_slots; }))
+  if (options.fusion.sum_slots && none([](const Shape& shape) { return shape.fusion.sum_slots; }))
     throw request_error("--sum-slots needs --permute-y or, for dx, --permute-x");
-  const auto gated = [](const Cell& cell) { return is_gated(cell.shape.fusion); };
-  if (!options.gated.empty() && std::ranges::none_of(cells, gated))
+  if (!options.gated.empty() && none([](const Shape& shape) { return is_gated(shape.fusion); }))
     throw request_error("--gated belongs to fwd of up or, where dx is listed, to dx of down, which no cell here is",
                         "add --projection down, or leave --op out");
-  if (options.fast_sums && !any([](const Layer& layer) { return layer.fast_sums; }))
+  if (options.fast_sums && none([](const Shape& shape) { return shape.layer.fast_sums; }))
     throw request_error("--fast-sums has no meaning for scales of blocks, which end every 128 of k",
                         "add --scales channel or tensor");
 }
@@ -236,10 +229,7 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
   return cells;
 }
 
-bool is_ffn(const CellOptions& options) {
-  const std::vector<std::string> words = list_words(options.projections, "--projection", {});
-  return contains(words, kFfn);
-}
+bool is_ffn(const CellOptions& options) { return contains(list_words(options.projections, "--projection"), kFfn); }
 
 // --projection ffn as the options of its two cells.
 CellOptions parts_of_ffn(CellOptions options) {
