@@ -13,14 +13,6 @@
 namespace moetune {
 namespace {
 
-Entry as_entry(const TunedLayer& layer) {
-  Entry entry;
-  entry.cell = layer.up;
-  entry.measurement = layer.measurement;
-  entry.rivals = layer.rivals;
-  return entry;
-}
-
 void take(TunedTable& table, const Cell& cell, const Candidate& candidate, const Measurement& time) {
   const auto entry = std::ranges::find(table.entries, cell, &Entry::cell);
   if (entry == table.entries.end() || entry->candidate == candidate) return;
@@ -80,7 +72,9 @@ TunedTable layers_alone(TunedTable table) {
   return table;
 }
 
-std::string distrust(const TunedLayer& layer) { return distrust(as_entry(layer)); }
+std::string distrust(const TunedLayer& layer) {
+  return distrust({.cell = layer.up, .measurement = layer.measurement, .rivals = layer.rivals});
+}
 
 std::string title(const Shape& up, const Shape& down, std::string_view what) {
   const Layer& layer = up.layer;

@@ -65,13 +65,12 @@ CellRun open_cell(Run& run, const Cell& cell) {
 }
 
 Entry new_entry(const CellRun& state) {
-  Entry entry;
-  entry.cell = *state.cell;
-  entry.m_sizes = state.problem.routing.m_sizes;
-  entry.figures = figures(state.problem.routing);
   const Product product = product_of(state.problem);
-  entry.flops = flops(product);
-  entry.bytes = bytes(product);
+  Entry entry{.cell = *state.cell,
+              .m_sizes = state.problem.routing.m_sizes,
+              .figures = figures(state.problem.routing),
+              .flops = flops(product),
+              .bytes = bytes(product)};
   if (state.listed) entry.legal = std::ssize(state.listed->legal);
   return entry;
 }
@@ -232,9 +231,8 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
       .sample = {.blocks = 1, .block_seconds = run.request.block_seconds, .regime = run.request.regime},
       .fallback = state.fallback};
   entry.complete = state.complete;
-  entry.legal =
-      std::max(entry.legal, static_cast<int64_t>(state.trials.size()));  // the default may lie outside the space
-  entry.measured = static_cast<int64_t>(state.trials.size());
+  entry.measured = std::ssize(state.trials);
+  entry.legal = std::max(entry.legal, entry.measured);  // the default may lie outside the space
   entry.failed = std::ranges::count_if(state.trials, [](const Trial& trial) { return trial.status != Status::ok; });
   const auto note = [&](const std::string& text) { warn(run, text); };
   if (decide(entry, state.trials, run.backend, state.problem.shape, final, note))

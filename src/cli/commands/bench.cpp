@@ -124,11 +124,8 @@ TunedTable layers_to_time(const std::vector<EntrantResult>& results, const Tuned
   for (const EntrantResult& result : results) {
     const bool winner = has_role(result.entrant, "winner"), fallback = has_role(result.entrant, "default");
     if (result.status != Status::ok || (!winner && !fallback)) continue;
-    if (table.entries.empty() || table.entries.back().cell != result.cell) {
-      table.entries.emplace_back();
-      table.entries.back().cell = result.cell, table.entries.back().skipped = "its winner failed";
-      table.entries.back().m_sizes = result.m_sizes;
-    }
+    if (table.entries.empty() || table.entries.back().cell != result.cell)
+      table.entries.push_back({.cell = result.cell, .m_sizes = result.m_sizes, .skipped = "its winner failed"});
     Entry& entry = table.entries.back();
     const Candidate& candidate = result.entrant.contender.candidate;
     if (winner || tuned.entries.empty()) entry.candidate = candidate, entry.skipped.clear();

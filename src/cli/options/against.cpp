@@ -114,8 +114,7 @@ TunedTable table_of_packs(const std::vector<Cell>& cells, const Catalog& here, c
         if (reason) why = *reason;
         if (reason || (!variant->pack->cells.empty() && !serves(variant, cell)) || !names.insert(variant->name).second)
           continue;
-        Entry& entry = table.entries.emplace_back();
-        entry.cell = cell, entry.candidate = candidate, entry.m_sizes = problem.routing.m_sizes;
+        table.entries.push_back({.cell = cell, .m_sizes = problem.routing.m_sizes, .candidate = candidate});
       }
     if (names.empty()) throw Error(Exit::no, fmt::format("{}: no kernel of either side: {}", id(cell), why));
   }

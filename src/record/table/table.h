@@ -27,20 +27,20 @@ struct Rival {
 
 struct Entry {
   Cell cell;
-  std::vector<int32_t> m_sizes;  // the realised rows
-  RoutingFigures figures;
+  std::vector<int32_t> m_sizes = {};  // the realised rows
+  RoutingFigures figures = {};
   double occupancy = 0;         // tile occupancy at the winner's block_m
   double flops = 0, bytes = 0;  // of the problem
-  Candidate candidate;          // the winner
+  Candidate candidate = {};     // the winner
   std::string code = {};        // a hash of its machine code; empty = unknown
-  Measurement measurement;
-  Verdict verdict;
-  std::vector<Rival> rivals;        // default first, then baselines
-  std::vector<Candidate> ties;      // others whose interval overlaps the winner's
-  int64_t legal = 0, measured = 0;  // candidates; legal are those listed, without a list those tried
-  int64_t failed = 0;               // of the measured: not ok
-  bool complete = true;             // false: stopped early (interrupt, budget)
-  std::string skipped;              // a sentence where there is no winner (out of memory, no correct candidate)
+  Measurement measurement = {};
+  Verdict verdict = {};
+  std::vector<Rival> rivals = {};    // default first, then baselines
+  std::vector<Candidate> ties = {};  // others whose interval overlaps the winner's
+  int64_t legal = 0, measured = 0;   // candidates; legal are those listed, without a list those tried
+  int64_t failed = 0;                // of the measured: not ok
+  bool complete = true;              // false: stopped early (interrupt, budget)
+  std::string skipped = {};          // a sentence where there is no winner (out of memory, no correct candidate)
 };
 
 /// Up and down of a layer's experts, measured as two launches back to back. record/layer.h reads them.
