@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/text/units.h"
 #include "check/significance.h"
 
 namespace moetune {
@@ -12,16 +11,10 @@ namespace {
 
 constexpr const char* kUnchanged = "moetune-export";  // kernels that no update of a library changes
 
-const Measurement* time_in(const Peers& peers, const std::string& cell, const std::string& peer) {
-  for (const PeerTime& time : peers.of(cell))
-    if (time.peer == peer) return &time.measurement;
-  return nullptr;
-}
-
 // How a peer's time changed, beyond the change of the control where both files have one.
 Estimate change_between(const Peers& before, const Peers& now, const std::string& cell, const std::string& peer) {
-  const Estimate change = change_of(time_in(now, cell, peer)->time, time_in(before, cell, peer)->time);
-  const Measurement *then = time_in(before, cell, kUnchanged), *today = time_in(now, cell, kUnchanged);
+  const Estimate change = change_of(now.find(cell, peer)->time, before.find(cell, peer)->time);
+  const Measurement *then = before.find(cell, kUnchanged), *today = now.find(cell, kUnchanged);
   if (peer == kUnchanged || !then || !today) return change;
   const Estimate control = change_of(today->time, then->time);
   return around(change.value - control.value, std::hypot(half_width(change), half_width(control)));
@@ -30,14 +23,14 @@ Estimate change_between(const Peers& before, const Peers& now, const std::string
 // `change` is that of `latest`, `first` of the times before these were measured again.
 CellFinding compare_peer(CellFinding finding, const std::string& cell, const Peers& before, const Peers& latest,
                          const Estimate& change, const Estimate& first, double limit) {
-  const Measurement *then = time_in(before, cell, finding.kernel), *today = time_in(latest, cell, finding.kernel);
+  const Measurement *then = before.find(cell, finding.kernel), *today = latest.find(cell, finding.kernel);
   const bool confirmed = shows_regression(change, limit) && shows_regression(first, limit);
   finding.now = *today, finding.before_seconds = then->time.value, finding.rounds = std::max(1, today->time.samples);
   finding.change = {std::expm1(change.value), std::expm1(change.low), std::expm1(change.high)};
   finding.detectable = detectable(change, limit);
   finding.finding = finding.by_ratio = finding.by_time = judge(change, confirmed, limit);
   std::string beside;
-  if (const Measurement* c = time_in(latest, cell, kUnchanged), *b = time_in(before, cell, kUnchanged);
+  if (const Measurement* c = latest.find(cell, kUnchanged), *b = before.find(cell, kUnchanged);
       c && b && finding.kernel != kUnchanged) {
     finding.control = kUnchanged;
     finding.control_now_seconds = c->time.value, finding.control_before_seconds = b->time.value;
@@ -67,7 +60,7 @@ CheckResult check_peers(const Peers& before, const Peers& now, const Peers* agai
     for (const PeerTime& time : before.of(id)) {
       CellFinding& finding = result.findings.emplace_back();
       finding.cell = cell, finding.kernel = time.peer;
-      if (!time_in(now, id, time.peer) || !time_in(latest, id, time.peer)) {
+      if (!now.find(id, time.peer) || !latest.find(id, time.peer)) {
         finding = settled(finding, Finding::failed, fmt::format("{} is only in {}", time.peer, name));
         chances.push_back(1);
         continue;

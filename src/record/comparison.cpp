@@ -92,6 +92,12 @@ Json to_json(const Comparison& comparison) {
           {"cells", comparison.cells}};
 }
 
+const Measurement* Peers::find(const std::string& cell, const std::string& peer) const {
+  const std::span<const PeerTime> own = of(cell);
+  const auto found = std::ranges::find(own, peer, &PeerTime::peer);
+  return found == own.end() ? nullptr : &found->measurement;
+}
+
 Peers peers_from_json(const JsonAt& json) {
   require_schema(json, "peers");
   Peers peers{.device = json["environment"]["device"].string()};

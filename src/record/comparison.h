@@ -28,6 +28,7 @@ struct Peers {
   Json environment = {};                                    // device and versions
 
   std::span<const PeerTime> of(const std::string& cell) const { return value_in(times, cell); }
+  const Measurement* find(const std::string& cell, const std::string& peer) const;  // null where it has none
 };
 
 /// Errors name the place, also of a peer that appears twice in one cell.

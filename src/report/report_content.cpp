@@ -80,10 +80,7 @@ std::vector<std::string> other_names(const ReportInput& input) {
 
 const Measurement* other_time(const ReportInput& input, const Entry& entry, const std::string& name) {
   if (const Rival* rival = find_rival(entry, name)) return &rival->measurement;
-  if (!input.peers) return nullptr;
-  const auto times = input.peers->of(id(entry.cell));
-  const auto found = std::ranges::find(times, name, &PeerTime::peer);
-  return found == times.end() ? nullptr : &found->measurement;
+  return input.peers ? input.peers->find(id(entry.cell), name) : nullptr;
 }
 
 std::optional<Estimate> speed_up(const ReportInput& input, const Entry& entry, const std::string& name) {
