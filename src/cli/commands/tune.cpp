@@ -388,8 +388,8 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     all_fit = all_fit && !lacks_memory(entry);
   }
   const bool chooses = choosing && !stop;
-  if (!chooses && !options.quiet)
-    for (const std::string& layer : lost_choices(whole, table))
+  if (!chooses && !options.quiet && whole.before)
+    for (const std::string& layer : merge({*whole.before, table}, "last").dropped_choices)
       note(invocation.terminal,
            fmt::format("the robust choices of {} are dropped, because winners of its cells changed: "
                        "make them again with --append --choose",

@@ -169,11 +169,6 @@ std::vector<Cell> cells_to_choose_for(const Whole& whole) {
   return cells;
 }
 
-std::vector<std::string> lost_choices(const Whole& whole, const TunedTable& now) {
-  if (!whole.before) return {};
-  return merge({*whole.before, now}, "last").dropped_choices;
-}
-
 TunedTable entries_of(const TunedTable& table, const std::vector<Cell>& cells) {
   std::set<std::string> wanted;
   for (const Cell& cell : cells) wanted.insert(id(cell));

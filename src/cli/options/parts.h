@@ -58,9 +58,6 @@ TunedTable whole_table(const Whole& whole, const TunedTable& now);
 /// The asked cells, and those of `before` that have a shape of theirs.
 std::vector<Cell> cells_to_choose_for(const Whole& whole);
 
-/// Titles of the layers whose choices `before` had and whole_table drops.
-std::vector<std::string> lost_choices(const Whole& whole, const TunedTable& now);
-
 /// The table with the entries of these cells alone, and the choices among them.
 TunedTable entries_of(const TunedTable& table, const std::vector<Cell>& cells);
 
