@@ -43,10 +43,8 @@ auto rank(const Candidacy& one, const Cell& cell) {
 
 Candidacy nearest_of(const std::vector<const Entry*>& entries, const Cell& cell) {
   std::optional<RoutingFigures> asked;
-  const auto exact = std::ranges::find_if(entries, [&](const Entry* e) { return is_exact(*e, cell); });
   Candidacy best;
   for (const Entry* entry : entries) {
-    if (exact != entries.end() && !is_exact(*entry, cell)) continue;
     const Candidacy one = candidacy(*entry, cell, asked);
     if (!best.entry || rank(one, cell) < rank(best, cell)) best = one;
   }
@@ -118,17 +116,6 @@ std::string explain(const Answer& answer, const TunedTable& table, const Cell& c
   return told;
 }
 
-std::string explain(const RobustChoice& choice, const Candidacy& nearest) {
-  return fmt::format("{}; the nearest of them, {}, is at distance {}", sentence(choice), id(nearest.entry->cell),
-                     text(nearest.distance));
-}
-
-std::vector<const Entry*> entries_of(const std::vector<const Entry*>& entries, const RobustChoice& choice) {
-  std::vector<const Entry*> found = entries;
-  std::erase_if(found, [&](const Entry* e) { return !contains(choice.cells, e->cell); });
-  return found;
-}
-
 }  // namespace
 
 double doublings(double a, double b) { return a > 0 && b > 0 ? std::abs(std::log2(a / b)) : 0; }
@@ -179,7 +166,10 @@ Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* devic
   const bool exact = std::ranges::any_of(able, [&](const Entry* entry) { return is_exact(*entry, cell); });
   const RobustChoice* choice =
       elsewhere || exact ? nullptr : find_robust_choice(table.choices, cell.shape, cell.tokens);
-  const Candidacy best = nearest_of(choice ? entries_of(able, *choice) : able, cell);
+  std::erase_if(able, [&](const Entry* one) {
+    return exact ? !is_exact(*one, cell) : choice && !contains(choice->cells, one->cell);
+  });
+  const Candidacy best = nearest_of(able, cell);
   if (best.distance.total() > max_distance)
     return {.distance = best.distance,
             .explanation = fmt::format("the nearest entry, {}, is at distance {}, over the {:g} allowed",
@@ -193,7 +183,9 @@ Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* devic
     answer.match = Match::other_routing;
   else if (best.entry->cell.tokens != cell.tokens)
     answer.match = Match::nearest;
-  answer.explanation = choice ? explain(*choice, best) : explain(answer, table, cell, device);
+  answer.explanation = choice ? fmt::format("{}; the nearest of them, {}, is at distance {}", sentence(*choice),
+                                            id(best.entry->cell), text(best.distance))
+                              : explain(answer, table, cell, device);
   return answer;
 }
 
