@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include "base/text/units.h"
@@ -43,13 +42,13 @@ ReportPart faults(const ReportInput& input) {
   return part;
 }
 
-std::optional<ReportPart> unfinished(const ReportInput& input) {
+ReportPart unfinished(const ReportInput& input) {
   ReportPart part{.heading = "Candidates that were started and never finished",
                   .grid = {{{"cell"}, {"candidate"}, {"times", true}}, {}}};
   for (const auto& [cell, candidates] : input.journal->unfinished)
     for (const auto& [candidate, times] : candidates)
       part.grid.rows.push_back({cell, candidate, std::to_string(times)});
-  return part.grid.rows.empty() ? std::nullopt : std::optional(part);
+  return part;
 }
 
 ReportPart counts(const ReportInput& input) {
@@ -114,12 +113,9 @@ Figure progress(const Cell& cell, std::span<const Trial> trials, const std::vect
 
 ReportSection failure_section(const ReportInput& input) {
   ReportSection section{"Failed candidates", {counts(input)}};
-  if (!input.journal) {
-    section.parts.push_back({.paragraphs = {no_journal()}});
-    return section;
-  }
-  section.parts.push_back(faults(input));
-  if (auto part = unfinished(input)) section.parts.push_back(std::move(*part));
+  section.parts.push_back(input.journal ? faults(input) : ReportPart{.paragraphs = {no_journal()}});
+  if (!input.journal) return section;
+  if (ReportPart part = unfinished(input); !part.grid.rows.empty()) section.parts.push_back(std::move(part));
   return section;
 }
 

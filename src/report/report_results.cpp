@@ -15,31 +15,29 @@ Grid winners(const ReportInput& input, const Entries& entries) {
   Grid grid =
       titled("tokens>|routing|time>|TFLOP/s>|TB/s>|of roof>|ties>|winner (knobs that differ from the default)|remark");
   for (const Entry* entry : entries) {
-    std::vector<std::string> row = {std::to_string(entry->cell.tokens), routing_title(entry->cell)};
     if (!entry->skipped.empty()) {
-      row.insert(row.end(), {"", "", "", "", "", "none", entry->skipped});
-    } else {
-      const double roof = roof_seconds(*entry, device);
-      std::vector<std::string> remarks;
-      if (const std::string beaten = beaten_text(input, *entry); !beaten.empty()) remarks.push_back(beaten);
-      if (const std::string noise = distrust(*entry); !noise.empty()) remarks.push_back("too noisy to trust: " + noise);
-      if (!entry->complete) remarks.emplace_back("stopped early");
-      row.insert(row.end(), {time_text(entry->measurement.time), fmt::format("{:.4g}", tflops(*entry)),
-                             fmt::format("{:.3g}", terabytes_per_second(*entry)),
-                             roof > 0 ? fmt::format("{:.1f} %", 100 * roof / entry->measurement.time.value) : "",
-                             std::to_string(entry->ties.size()), winner_text(*entry, device),
-                             fmt::format("{}", fmt::join(remarks, "; "))});
+      add_row(grid, entry->cell, {"", "", "", "", "", "none", entry->skipped});
+      continue;
     }
-    grid.rows.push_back(std::move(row));
+    const double roof = roof_seconds(*entry, device);
+    std::vector<std::string> remarks;
+    if (const std::string beaten = beaten_text(input, *entry); !beaten.empty()) remarks.push_back(beaten);
+    if (const std::string noise = distrust(*entry); !noise.empty()) remarks.push_back("too noisy to trust: " + noise);
+    if (!entry->complete) remarks.emplace_back("stopped early");
+    add_row(
+        grid, entry->cell,
+        {time_text(entry->measurement.time), fmt::format("{:.4g}", tflops(*entry)),
+         fmt::format("{:.3g}", terabytes_per_second(*entry)),
+         roof > 0 ? fmt::format("{:.1f} %", 100 * roof / entry->measurement.time.value) : "",
+         std::to_string(entry->ties.size()), winner_text(*entry, device), fmt::format("{}", fmt::join(remarks, "; "))});
   }
   return grid;
 }
 
 Grid all_knobs(const Entries& entries) {
-  Grid grid{{{"tokens", true}, {"routing"}, {"winner"}}, {}};
+  Grid grid = titled("tokens>|routing|winner");
   for (const Entry* entry : entries)
-    if (entry->skipped.empty())
-      grid.rows.push_back({std::to_string(entry->cell.tokens), routing_title(entry->cell), text(entry->candidate)});
+    if (entry->skipped.empty()) add_row(grid, entry->cell, {text(entry->candidate)});
   return grid;
 }
 
@@ -48,19 +46,19 @@ std::string time_and_rate(const Entry& entry, const Estimate& time) {
 }
 
 Grid times(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names, bool ratios) {
-  Grid grid{{{"tokens", true}, {"routing"}}, {}};
+  Grid grid = titled("tokens>|routing");
   if (!ratios) grid.columns.push_back({kWinner, true});
   for (const std::string& name : names) grid.columns.push_back({(ratios ? "vs " : "") + name, true});
   for (const Entry* entry : entries) {
     if (!entry->skipped.empty()) continue;
-    grid.rows.push_back({std::to_string(entry->cell.tokens), routing_title(entry->cell)});
-    std::vector<std::string>& row = grid.rows.back();
+    std::vector<std::string> row;
     if (!ratios) row.push_back(time_and_rate(*entry, entry->measurement.time));
     for (const std::string& name : names) {
       const Measurement* time = other_time(input, *entry, name);
       const auto found = ratios ? speed_up(input, *entry, name) : std::nullopt;
       row.push_back(found ? ratio_text(*found) : time && !ratios ? time_and_rate(*entry, time->time) : "");
     }
+    add_row(grid, entry->cell, row);
   }
   return grid;
 }
