@@ -259,8 +259,7 @@ struct Checking {
 
   // The mean of cells that each show nothing must show it again, over operands made anew.
   void confirm_mean(CheckResult& result) {
-    const auto regressed = [](const CellFinding& finding) { return finding.finding == Finding::regressed; };
-    if (std::ranges::any_of(result.findings, regressed)) return;
+    if (contains(result.findings, Finding::regressed, &CellFinding::finding)) return;
     std::vector<CellFinding> again;
     for (size_t i = 0; i < screened && !stop; ++i) {
       CellCheck& one = cases[i];

@@ -182,12 +182,10 @@ std::string junit_xml(const CheckResult& result, const CheckRun& run) {
     ++counts[kind];
     cases +=
         fmt::format("  <testcase classname=\"moetune.check\" name=\"{}\" time=\"{:.3f}\"", html_text(name), seconds);
-    if (kind.empty()) {
-      cases += "/>\n";
-      return;
-    }
     const std::string typed = kind == "skipped" ? "" : fmt::format(" type=\"{}\"", type);
-    cases += fmt::format(">\n    <{} message=\"{}\"{}/>\n  </testcase>\n", kind, html_text(message), typed);
+    cases += kind.empty()
+                 ? "/>\n"
+                 : fmt::format(">\n    <{} message=\"{}\"{}/>\n  </testcase>\n", kind, html_text(message), typed);
   };
   for (const CellFinding& finding : result.findings) {
     const std::string type(name(finding.finding));

@@ -10,17 +10,9 @@
 namespace moetune {
 namespace {
 
-bool offers(const std::vector<std::string>& names, const std::string& name) { return contains(names, name); }
-
 void drop(Lineup& lineup, size_t runner) {
   lineup.runners.erase(lineup.runners.begin() + static_cast<std::ptrdiff_t>(runner));
   lineup.rivals.erase(lineup.rivals.begin() + static_cast<std::ptrdiff_t>(runner - 1));
-}
-
-// The baseline of both programs leaves the lineup: one side alone says nothing.
-void drop_witness(Lineup& lineup) {
-  drop(lineup, 2);
-  drop(lineup, 1);
 }
 
 // The other program refuses what it does not know: a knob, a variant or a fusion that came later.
@@ -85,12 +77,12 @@ std::optional<Lineup> line_up(const Entry& entry, Backend& backend, bool all) {
   if (!control) return std::nullopt;
   Lineup lineup{.entry = &entry, .runners = {{&backend, {.candidate = entry.candidate}}}};
   const auto first =
-      std::ranges::find_if(entry.rivals, [&](const Rival& rival) { return offers(offered, rival.name); });
+      std::ranges::find_if(entry.rivals, [&](const Rival& rival) { return contains(offered, rival.name); });
   for (auto rival = entry.rivals.begin(); rival != entry.rivals.end(); ++rival) {
     if (&*rival == control) continue;
     const bool is_default = rival->name == "default";
     const bool other = is_default && rival->candidate != entry.candidate;
-    if (other || rival == first || (all && offers(offered, rival->name))) lineup.rivals.push_back(*rival);
+    if (other || rival == first || (all && contains(offered, rival->name))) lineup.rivals.push_back(*rival);
   }
   lineup.rivals.push_back(*control);
   for (const Rival& rival : lineup.rivals) {
@@ -105,7 +97,7 @@ Lineup line_up_pair(const Entry& entry, Backend& here, const Against& there) {
   Lineup lineup{.entry = &entry, .runners = {{&here, winner}}, .paired = true};
   std::vector<std::string> both = here.baselines();
   const std::vector<std::string> theirs = there.backend->baselines();
-  std::erase_if(both, [&](const std::string& name) { return !offers(theirs, name); });
+  std::erase_if(both, [&](const std::string& name) { return !contains(theirs, name); });
   const auto add = [&](Backend& backend, const std::string& name, const Contender& contender) {
     lineup.rivals.push_back({.name = name, .ratio = {1, 1, 1}});
     lineup.runners.push_back({&backend, contender});
@@ -144,8 +136,8 @@ std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem,
       lineup.runners[i].backend->sample(lineup.runners[i].contender, one);
     } catch (const CandidateFault& fault) {
       if (i == 0 || i + 1 == lineup.runners.size()) return ended(finding, lineup, {i, fault}, request);
-      if (lineup.paired)
-        drop_witness(lineup), i = 0;
+      if (lineup.paired)  // the baseline of both programs: one side alone says nothing
+        drop(lineup, 2), drop(lineup, 1), i = 0;
       else
         drop(lineup, i), --i;
     }
