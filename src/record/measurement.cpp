@@ -18,13 +18,9 @@ bool ran(const Verdict& verdict) { return verdict.ok || verdict.elements > 0 || 
 
 // A list for each figure, since a trial has few blocks and a journal many trials.
 Json blocks_to_json(const std::vector<Block>& blocks) {
-  Json us = Json::array(), launches = Json::array(), clocks = Json::array();
-  for (const Block& block : blocks) {
-    us.push_back(rounded(block.seconds / kMicro));
-    launches.push_back(block.launches);
-    clocks.push_back(rounded(block.clock_mhz, 5));
-  }
-  return {{"us", std::move(us)}, {"launches", std::move(launches)}, {"clock_mhz", std::move(clocks)}};
+  return {{"us", json_list(blocks, [](const Block& block) { return rounded(block.seconds / kMicro); })},
+          {"launches", json_list(blocks, &Block::launches)},
+          {"clock_mhz", json_list(blocks, [](const Block& block) { return rounded(block.clock_mhz, 5); })}};
 }
 
 std::vector<Block> blocks_from_json(const JsonAt& json) {
@@ -57,7 +53,7 @@ Measurement summarise(const std::vector<Block>& blocks) {
     result.waited += block.waited / static_cast<double>(blocks.size());
   }
   if (blocks.empty()) return result;
-  result.time = median_estimate(seconds, 0.95);
+  result.time = median_estimate(seconds);
   result.min = std::ranges::min(seconds), result.max = std::ranges::max(seconds);
   result.clock_mhz = clocks.empty() ? 0 : median(clocks);
   return result;

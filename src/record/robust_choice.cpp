@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/text/units.h"
 #include "record/table/table.h"
 
 namespace moetune {
@@ -143,11 +144,9 @@ size_t best_contender(const RobustChoice& choice) {
 }
 
 std::string sentence(const RobustChoice& choice) {
-  const size_t cells = choice.cells.size();
   return fmt::format(
-      "the robust choice for {} tokens: in {} cell{} at most {:.1f} % slower than the fastest there, "
-      "{:.1f} % on average",
-      text(choice.tokens), cells, cells == 1 ? "" : "s", 100 * worst_regret(choice, choice.chosen),
+      "the robust choice for {} tokens: in {} at most {:.1f} % slower than the fastest there, {:.1f} % on average",
+      text(choice.tokens), counted(choice.cells.size(), "cell"), 100 * worst_regret(choice, choice.chosen),
       100 * mean_regret(choice, choice.chosen));
 }
 
@@ -196,18 +195,15 @@ RobustChoice as_read(RobustChoice choice) {
 }
 
 Json contender_json(const RobustChoice& choice, size_t who) {
-  Json median = Json::array(), low = Json::array(), high = Json::array(), regrets = Json::array();
-  const std::vector<Estimate>& times = choice.contenders[who].times;
-  for (size_t i = 0; i < times.size(); ++i) {
-    median.push_back(rounded(times[i].value * 1e6));
-    low.push_back(rounded(times[i].low * 1e6));
-    high.push_back(rounded(times[i].high * 1e6));
-    regrets.push_back(rounded(regret(choice, who, i)));
-  }
+  Json regrets = Json::array();
+  for (size_t i = 0; i < choice.cells.size(); ++i) regrets.push_back(rounded(regret(choice, who, i)));
+  const auto us = [&](double Estimate::*part) {
+    return json_list(choice.contenders[who].times, [&](const Estimate& time) { return rounded(time.*part * 1e6); });
+  };
   return {{"candidate", to_json(choice.contenders[who].candidate)},
-          {"median_us", std::move(median)},
-          {"low_us", std::move(low)},
-          {"high_us", std::move(high)},
+          {"median_us", us(&Estimate::value)},
+          {"low_us", us(&Estimate::low)},
+          {"high_us", us(&Estimate::high)},
           {"regrets", std::move(regrets)},
           {"worst_regret", rounded(worst_regret(choice, who))},
           {"mean_regret", rounded(mean_regret(choice, who))}};
@@ -253,7 +249,7 @@ Standing standing_from_json(const JsonAt& json, size_t cells, const Catalog& cat
 void read_contenders(const JsonAt& json, RobustChoice& choice, const Catalog& catalog) {
   for (size_t i = 0; i < json.size(); ++i) {
     Standing one = standing_from_json(json[i], choice.cells.size(), catalog);
-    if (std::ranges::any_of(choice.contenders, [&](const Standing& known) { return known.candidate == one.candidate; }))
+    if (contains(choice.contenders, one.candidate, &Standing::candidate))
       json[i].fail(fmt::format("{} is in the list twice", text(one.candidate)));
     choice.contenders.push_back(std::move(one));
   }
@@ -268,8 +264,7 @@ void require_regrets(const JsonAt& json, const RobustChoice& choice, size_t who)
 
 void read_chosen(const JsonAt& json, RobustChoice& choice, const Catalog& catalog) {
   const Candidate candidate = candidate_from_json(json["candidate"], catalog);
-  const auto found =
-      std::ranges::find_if(choice.contenders, [&](const Standing& one) { return one.candidate == candidate; });
+  const auto found = std::ranges::find(choice.contenders, candidate, &Standing::candidate);
   if (found == choice.contenders.end()) json["candidate"].fail("it is not among the contenders");
   choice.chosen = static_cast<size_t>(found - choice.contenders.begin());
   const size_t best = best_contender(choice);

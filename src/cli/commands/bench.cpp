@@ -176,8 +176,7 @@ void report(const std::vector<EntrantResult>& results, const TunedTable& layers,
                {"environment", environment_with_packs(backend, catalog)},
                {"hot", options.hot},
                {"regime", options.regime},
-               {"points", Json::array()}};
-  for (const EntrantResult& result : results) json["points"].push_back(to_json(result));
+               {"points", json_list(results)}};
   if (!layers.layers.empty()) json["layers"] = json_list(layers.layers);
   if (Json steps = steps_json(cell_times(results)); !steps.empty()) json["training_steps"] = std::move(steps);
   for (const Comparison& one : comparisons(results)) json["comparisons"].push_back(to_json(one));

@@ -100,16 +100,14 @@ bool verify_cell(const CellWork& work, const Problem& problem, Backend& backend,
 
 void add_candidates(CellWork& work, const VerifyOptions& options, const Problem& problem, const DeviceInfo& device,
                     CandidateSource& source, std::shared_ptr<const Enumeration>& before, Verdicts& verdicts) {
-  const auto add = [&](const std::string& role, const Candidate& candidate) {
-    add_entrant(work, role, {.candidate = candidate});
-  };
   if (options.search.names_space()) {
     const auto found = source.candidates(work.cell.shape, work.cell.seed);
     if (std::exchange(before, found) != found)
       for (const auto& [reason, times] : found->pruned) verdicts.pruned[reason] += times;
-    for (const Candidate& candidate : found->legal) add(kOfSpace, candidate);
+    for (const Candidate& candidate : found->legal) add_entrant(work, kOfSpace, {.candidate = candidate});
   }
-  if (work.entrants.empty()) add("default", default_candidate(source.space(), problem, device));
+  if (work.entrants.empty())
+    add_entrant(work, "default", {.candidate = default_candidate(source.space(), problem, device)});
 }
 
 // "10 of 12 candidates right in 3 cells, 1 pruned; failed: 1 wrong_result; interrupted."
@@ -204,10 +202,10 @@ std::string markdown(const Verdicts& verdicts, const Style& style) {
 
 // Standard output first: it needs no disk.
 void report(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
+  const auto point = [&](const EntrantResult& finding) { return to_json(finding, options.device); };
   Json json = {{"schema", "moetune.verify/1"},        {"tool", tool_json(invocation.argv)},
                {"device", to_json(backend.device())}, {"environment", backend.environment()},
-               {"pruned", Json(verdicts.pruned)},     {"points", Json::array()}};
-  for (const EntrantResult& finding : verdicts.findings) json["points"].push_back(to_json(finding, options.device));
+               {"pruned", Json(verdicts.pruned)},     {"points", json_list(verdicts.findings, point)}};
   if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
   const Format format = parse_format(options.format, kFormatsButCsv);
   const Style style = style_of(format, invocation.terminal, options.verbose);

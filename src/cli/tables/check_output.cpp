@@ -52,9 +52,8 @@ Json to_json(const CheckResult& result, const CheckContext& context) {
   if (!result.against.empty()) json["against"] = {{"path", result.against}, {"environment", context.other_environment}};
   json["regime"] = name(context.regime);
   json["threshold"] = rounded(result.threshold);
-  json["findings"] = Json::array();
-  for (const CellFinding& finding : result.findings)
-    json["findings"].push_back(to_json(finding, !result.against.empty()));
+  json["findings"] =
+      json_list(result.findings, [&](const CellFinding& finding) { return to_json(finding, !result.against.empty()); });
   if (result.mean) json["mean"] = to_json(*result.mean);
   if (!result.fault.empty()) json["fault"] = result.fault;
   return json;
