@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <ctime>
 
@@ -61,9 +60,9 @@ CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
 std::string interruption(bool stopped, const std::vector<CellFinding>& findings, size_t cells) {
   if (!stopped) return "";
   if (findings.size() < cells) return fmt::format("interrupted: {} checked", cells_done(findings.size(), cells));
-  return std::ranges::find(findings, Finding::inconclusive, &CellFinding::finding) == findings.end()
-             ? ""
-             : "interrupted while cells were measured again";
+  return contains(findings, Finding::inconclusive, &CellFinding::finding)
+             ? "interrupted while cells were measured again"
+             : "";
 }
 
 // The commands that show where a regression's time goes, and which elements are wrong.
@@ -219,15 +218,14 @@ Exit write_updated_table(const CheckOptions& options, const TunedTable& whole, c
 
 // The times of --peers: a file, or what a command writes to the file that it finds in place of {}.
 Peers measured_peers(const std::string& peers) {
-  std::error_code error;
-  if (std::filesystem::exists(peers, error) || peers.find("{}") == std::string::npos) return read_peers(peers);
+  if (is_there(peers) || peers.find("{}") == std::string::npos) return read_peers(peers);
   const std::string file =
       (std::filesystem::temp_directory_path() / fmt::format("moetune-peers-{}.json", getpid())).string();
   std::string command = peers;
   command.replace(command.find("{}"), 2, shell_quoted(file));
   const int status = std::system(fmt::format("({}) >&2", command).c_str());  // NOLINT: the user's own command
   if (status != 0) throw machine_error(fmt::format("--peers: '{}' failed", command), "its messages are above");
-  if (!std::filesystem::exists(file, error))
+  if (!is_there(file))
     throw request_error(fmt::format("--peers: '{}' wrote no file", command),
                         "it must write to the file in place of {}");
   const RemovedAtTheEnd removed{{file}};
@@ -290,7 +288,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   if (!options.peers.empty()) return check_peers_of(options, invocation);
   const Catalog catalog(options.device.packs);
   CheckRun run = begin_run(options.inconclusive);
-  const auto begin = std::chrono::steady_clock::now();
+  const Clock::time_point begin = Clock::now();
   require_options(options);
   std::optional<OutputLock> ours;  // before the table is read, until it is replaced
   if (options.update) ours.emplace(options.table);
@@ -326,7 +324,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
       tell(fmt::format("[{}/{}] {}: {}\n", found.size(), cells.size(), finding_id(finding), name(finding.finding)));
   };
   const auto report_all = [&](const CheckResult& result) {
-    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    run.seconds = seconds_since(begin);
     CheckContext context{.argv = invocation.argv,
                          .table_file = options.table.empty() ? packs_text(options) : options.table,
                          .regime = table.regime,

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <set>
 
@@ -11,6 +10,7 @@
 #include "base/hash.h"
 #include "base/system/process.h"
 #include "cli/commands/tune_for.h"
+#include "tune/rounds.h"
 #include "variant/variant.h"
 
 namespace moetune {
@@ -146,7 +146,7 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
   write_atomic(list, candidates);
   words.insert(words.end(),
                {"--kernel-file", run.kernel.string(), "-o", partial.string(), "--candidates", list.string()});
-  const auto begin = std::chrono::steady_clock::now();
+  const Clock::time_point begin = Clock::now();
   if (!quiet) tell(fmt::format("compiling {} kernels of {}\n", run.kernels, run.kernel.string()));
   int ticks = 0;
   const std::string text = run_script(words, [&] {
@@ -162,8 +162,7 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
     if (line.find(" does not compile: ") != std::string::npos && ++failed == 1) reason = line;
   if (failed > 0)
     note(terminal, fmt::format("{} of {} kernels are left out; the first: {}", failed, run.kernels, reason));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (!quiet) tell(fmt::format("compiled in {}, kept in {}\n", format_time(seconds), place.string()));
+  if (!quiet) tell(fmt::format("compiled in {}, kept in {}\n", format_time(seconds_since(begin)), place.string()));
   return place;
 }
 
