@@ -161,10 +161,7 @@ void compile_all(Collection& collection, bool cache) {
 }
 
 // The folder is new, empty, or holds an export from before.
-void require_folder(const KernelExportOptions& options) {
-  const fs::path folder = options.output;
-  Files files;
-  add_input(files, "TABLE", options.table);
+void require_folder(const fs::path& folder) {
   std::error_code error;
   if (is_there(folder) && !is_folder(folder))
     throw request_error(fmt::format("--output: {} is a file: an export of kernels is a folder", folder.string()));
@@ -268,7 +265,7 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
     note(terminal,
          "without a hint of skew, programs get the kernel for the most skewed rows: the table has no robust choices, "
          "which tune --choose makes");
-  require_folder(options);
+  require_folder(options.output);
   compile_all(collection, options.cache);
   collection.exported.of_other_kernels = is_of_other_kernels(table, collection);
   if (collection.exported.of_other_kernels)
