@@ -24,6 +24,10 @@ constexpr Format kFormats[] = {
     {Dtype::int4, "int4", 4, 4},  {Dtype::uint4, "uint4", 4, 4},
 };
 
+// Those that have a word, the default first.
+constexpr ScaleKind kScaleKinds[] = {ScaleKind::block,   ScaleKind::channel, ScaleKind::tensor,
+                                     ScaleKind::group32, ScaleKind::group64, ScaleKind::group128};
+
 const Format& format_of(Dtype dtype) { return kFormats[static_cast<size_t>(dtype)]; }
 
 // `value` / 2^`shift`, rounded to nearest even.
@@ -59,13 +63,12 @@ std::string_view name(ScaleKind kind) {
 }
 
 ScaleKind parse_scales(std::string_view text) {
-  for (const ScaleKind kind : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor, ScaleKind::group32,
-                               ScaleKind::group64, ScaleKind::group128})
-    if (name(kind) == text) return kind;
-  throw unknown_word("kind of scales", text, scale_names());
+  return kScaleKinds[place_of_word("kind of scales", text, scale_names())];
 }
 
-std::vector<std::string> scale_names() { return {"block", "channel", "tensor", "group32", "group64", "group128"}; }
+std::vector<std::string> scale_names() {
+  return mapped<std::string>(kScaleKinds, [](ScaleKind kind) { return name(kind); });
+}
 
 bool may_have(Dtype dtype, ScaleKind scales) {
   if (!is_quantised(dtype) || scales == ScaleKind::none) return !is_quantised(dtype) && scales == ScaleKind::none;
