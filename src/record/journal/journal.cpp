@@ -17,14 +17,6 @@ namespace moetune {
 namespace fs = std::filesystem;
 namespace {
 
-// A line after the last newline was cut off while it was written.
-void cut_partial_line(const fs::path& path) {
-  const size_t whole = read_text(path, std::numeric_limits<int64_t>::max()).rfind('\n') + 1;  // 0 where there is none
-  std::error_code error;
-  fs::resize_file(path, whole, error);
-  if (error) throw machine_error(fmt::format("{}: cannot be repaired: {}", path.string(), error.message()));
-}
-
 constexpr uintmax_t kMaxBytes = uintmax_t{4} << 30;
 constexpr std::string_view kAfresh = "start afresh without --resume";
 
@@ -139,7 +131,14 @@ void Journal::begin(const JournalHeader& header) {
   }
 }
 
-void Journal::go_on() { cut_partial_line(file_.path()); }
+// A line after the last newline was cut off while it was written.
+void Journal::go_on() {
+  const fs::path& path = file_.path();
+  const size_t whole = read_text(path, std::numeric_limits<int64_t>::max()).rfind('\n') + 1;  // 0 where there is none
+  std::error_code error;
+  fs::resize_file(path, whole, error);
+  if (error) throw machine_error(fmt::format("{}: cannot be repaired: {}", path.string(), error.message()));
+}
 
 void Journal::started(const std::string& cell_id, const Candidate& candidate) {
   if (!file_.is_open()) return;
