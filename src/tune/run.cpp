@@ -112,10 +112,8 @@ bool make_room(const Run& run, size_t index, const std::string& why) {
   {
     const std::lock_guard lock(run.shared.mutex);
     size_t& workers = run.shared.workers.at(run.backend.device().id);
-    if (workers > 1)
-      --workers;
-    else
-      return false;
+    if (workers <= 1) return false;
+    --workers;
   }
   leave_to_others(run, index, fmt::format("has no room for so many cells at a time: {}", why));
   return true;

@@ -16,10 +16,9 @@ namespace {
 // The layer of the preset that the cell's model names. Nothing for "custom", for a model from a file, and where the
 // model can't be divided by tp or ep.
 std::optional<Layer> layer_of_preset(const Layer& layer) {
-  for (const Model& model : model_presets()) {
-    if (model.name != layer.model || model.intermediate % layer.tp != 0 || model.experts % layer.ep != 0) continue;
-    return make_layer(model, layer.projection, layer.dtype, layer.tp, layer.ep);
-  }
+  for (const Model& model : model_presets())
+    if (model.name == layer.model && model.intermediate % layer.tp == 0 && model.experts % layer.ep == 0)
+      return make_layer(model, layer.projection, layer.dtype, layer.tp, layer.ep);
   return std::nullopt;
 }
 

@@ -44,8 +44,7 @@ void write_all(int fd, std::string_view text, const fs::path& path) {
 
 // A device, a pipe or a socket is written to directly, never replaced by a rename.
 bool is_special(const fs::path& path) {
-  std::error_code ignored;
-  const fs::file_status status = fs::status(path, ignored);
+  const fs::file_status status = status_of(path);
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
 }
 

@@ -91,14 +91,11 @@ void read_descr(std::string_view header, const std::string& where, NpyArray& arr
                                      ? value.substr(1, end - 1)
                                      : value.substr(0, 16);
   constexpr std::string_view kKnown[] = {"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8"};
-  for (const std::string_view known : kKnown) {
-    if (descr != known) continue;
-    array.is_signed = known[1] == 'i';
-    array.item_bytes = static_cast<size_t>(known[2] - '0');
-    return;
-  }
-  throw request_error(fmt::format("{}: elements of type '{}' are not whole numbers that moetune reads", where, descr),
-                      "save it with array.astype('<i4')");
+  if (!contains(kKnown, descr))
+    throw request_error(fmt::format("{}: elements of type '{}' are not whole numbers that moetune reads", where, descr),
+                        "save it with array.astype('<i4')");
+  array.is_signed = descr[1] == 'i';
+  array.item_bytes = static_cast<size_t>(descr[2] - '0');
 }
 
 void require_c_order(std::string_view header, const std::string& where) {
