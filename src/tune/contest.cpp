@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "base/error.h"
 
@@ -34,8 +33,6 @@ std::vector<Entries> pools_of(const Entries& entries, double bucket_loss) {
   }
   return pools;
 }
-
-std::vector<Cell> cells_of(const Entries& entries) { return mapped(entries, &Entry::cell); }
 
 // The different candidates of a list, the most frequent first.
 std::vector<Candidate> by_frequency(const std::vector<Candidate>& list) {
@@ -139,11 +136,9 @@ void add_cell(Contest& contest, const Field& field, const Entry& entry, const st
 std::optional<Contest> measure(const Field& field, const Entries& entries) {
   Contest contest;
   std::vector<Pool> pools;
-  std::set<Candidate> all;
   for (const Entries& part : pools_of(entries, field.request.bucket_loss)) {
     pools.push_back({part, field.request.contenders ? field.request.contenders(part) : pick_contenders(part)});
-    for (const Candidate& one : pools.back().contenders)
-      if (all.insert(one).second) contest.contenders.push_back(one);
+    for (const Candidate& one : pools.back().contenders) add_once(contest.contenders, one);
   }
   contest.times.resize(contest.contenders.size());
   compile(field, contest, pools);
@@ -206,7 +201,7 @@ std::vector<RobustChoice> measure_choices(const TunedTable& table, Backend& back
                                           const ContestListener& listener, const std::atomic<bool>& stop) {
   std::vector<RobustChoice> choices;
   for (const Entries& entries : winners_by_shape(table)) {
-    if (!request.contenders && !has_contest(cells_of(entries), request.bucket_loss)) continue;
+    if (!request.contenders && !has_contest(mapped(entries, &Entry::cell), request.bucket_loss)) continue;
     const Field field{backend, request, listener, stop};
     const std::optional<Contest> contest = measure(field, entries);
     if (!contest) {

@@ -31,8 +31,7 @@ std::vector<Candidate> pick_finalists(const std::deque<Trial>& trials, const std
   std::vector<const Trial*> right;
   for (const Trial& trial : trials)
     if (trial.status == Status::ok && !dropped.contains(trial.candidate)) right.push_back(&trial);
-  std::ranges::stable_sort(
-      right, [](const Trial* a, const Trial* b) { return a->measurement.time.value < b->measurement.time.value; });
+  std::ranges::stable_sort(right, {}, [](const Trial* trial) { return trial->measurement.time.value; });
   std::vector<Candidate> finalists;
   for (const Trial* trial : right) {
     if (finalists.size() == kFinalists) break;

@@ -147,11 +147,9 @@ std::vector<std::string> shown_names() {
 // A file as it lies in configs.
 void show(const Lister& lister, const std::string& name) {
   if (lister.folder.empty()) {
-    std::vector<std::string> shown;
-    for (const Lister& one : listers())
-      if (!one.folder.empty()) shown.push_back(one.what);
+    const auto shown = filtered(listers(), [](const Lister& one) { return !one.folder.empty(); });
     throw request_error(fmt::format("--show: {} are not kept in files", lister.what),
-                        fmt::format("it prints one of the {}", fmt::join(shown, ", ")));
+                        fmt::format("it prints one of the {}", fmt::join(mapped(shown, &Lister::what), ", ")));
   }
   for (const EmbeddedFile& file : embedded_files())
     if (file.path.starts_with(lister.folder) && file.path.ends_with(fmt::format("/{}.json", name)))

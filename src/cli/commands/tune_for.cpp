@@ -109,7 +109,7 @@ std::vector<ServedLayer> layers_of(const ServedRun& run) {
         one.down_file = named(true), one.down_base = base_rows(run.bases, one.down_file);
       place = layers.insert(layers.end(), std::move(one));
     }
-    if (std::ranges::find(place->tokens, cell.tokens) == place->tokens.end()) place->tokens.push_back(cell.tokens);
+    add_once(place->tokens, cell.tokens);
   }
   for (ServedLayer& one : layers) std::ranges::sort(one.tokens);
   return layers;
@@ -146,7 +146,7 @@ void add_rows(ServedRun& run, const SearchOptions& options) {
         row.use_tma = {};
         auto place = std::ranges::find(run.rows, row, &TriedRow::row);
         if (place == run.rows.end()) place = run.rows.insert(place, {row, {}});
-        if (std::ranges::find(place->tokens, tokens) == place->tokens.end()) place->tokens.push_back(tokens);
+        add_once(place->tokens, tokens);
       }
     }
   // vLLM has a kernel of its own where each slot is a block.
@@ -198,9 +198,7 @@ Gains gains_of(const ServedRun& run, const TunedTable& table, const ServedLayer&
   const ServingTimes times(table, {});
   const bool two = run.server == Server::sglang;
   std::vector<std::string> routings;
-  for (const Cell& cell : run.cells)
-    if (const std::string word = text(cell.routing); std::ranges::find(routings, word) == routings.end())
-      routings.push_back(word);
+  for (const Cell& cell : run.cells) add_once(routings, text(cell.routing));
   Gains gains;
   gains.grid.columns = {{"tokens", true}, {fmt::format("{}'s own", name(run.server))}, {"in the file"}};
   for (const std::string& word : routings) gains.grid.columns.push_back({word, true});
@@ -440,8 +438,7 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
   for (const ServedLayer& layer : run.layers) {
     asked += std::ssize(layer.tokens);
     const auto read = [&](const std::string& name) {
-      const bool there =
-          std::ranges::find(written.files, run.prefix + name, &ExportedFile::name) != written.files.end();
+      const bool there = contains(written.files, run.prefix + name, &ExportedFile::name);
       return there ? read_serving(file_of(run, name)) : ServingRows{};
     };
     const Gains gains = gains_of(run, table, layer, read(layer.file), read(layer.down_file));

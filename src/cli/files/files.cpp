@@ -156,8 +156,7 @@ void add_inputs(Files& files, const CellOptions& options, const std::vector<Cell
   for (const Cell& cell : cells) {
     if (cell.routing.name != "trace") continue;
     const fs::path file = trace_file(cell.routing);
-    const auto known = [&](const InputFile& input) { return input.path == file; };
-    if (std::ranges::none_of(files.inputs, known)) add_input(files, "--routing", file.string());
+    if (!contains(files.inputs, file, &InputFile::path)) add_input(files, "--routing", file.string());
   }
 }
 

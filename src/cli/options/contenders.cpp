@@ -66,10 +66,7 @@ int64_t candidate_limit(const SearchOptions& options) {
 
 std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts, const Catalog& catalog) {
   std::vector<Candidate> candidates;
-  for (const std::string& text : texts) {
-    const Candidate candidate = parse_partial_candidate(text, catalog);
-    add_once(candidates, candidate);
-  }
+  for (const std::string& text : texts) add_once(candidates, parse_partial_candidate(text, catalog));
   return candidates;
 }
 
@@ -92,10 +89,8 @@ void add_entrant(CellWork& work, const std::string& role, const Contender& conte
 }
 
 void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device) {
-  for (Entrant& entrant : work.entrants) {
-    Contender& contender = entrant.contender;
+  for (auto& [role, contender, name] : work.entrants)
     if (contender.baseline.empty()) contender.candidate = complete(contender.candidate, problem, device);
-  }
 }
 
 SearchSpace usual_space(const Catalog& catalog) { return load_space("quick", catalog); }

@@ -65,10 +65,7 @@ std::vector<std::string> names_in_sums(const Entrant& entrant) {
 
 }  // namespace
 
-bool has_role(const Entrant& entrant, std::string_view role) {
-  const std::vector<std::string> roles = split(entrant.role, '+');
-  return contains(roles, role);
-}
+bool has_role(const Entrant& entrant, std::string_view role) { return contains(split(entrant.role, '+'), role); }
 
 Json to_json(const EntrantResult& result) {
   Json json = {{"cell", to_json(result.cell)},
@@ -103,17 +100,15 @@ std::vector<Comparison> comparisons(const std::vector<EntrantResult>& results) {
   for (size_t i = 0; i < results.size();) {
     CellSpeedups one{.cell = results[i].cell};
     double winner = 0;
-    std::vector<const EntrantResult*> others;
     for (; i < results.size() && results[i].cell == one.cell; ++i) {
       const EntrantResult& result = results[i];
       if (result.status != Status::ok) continue;
       if (has_role(result.entrant, "winner")) winner = result.measurement.time.value;
-      if (has_role(result.entrant, "baseline") || has_role(result.entrant, "peer")) others.push_back(&result);
+      if (has_role(result.entrant, "baseline") || has_role(result.entrant, "peer"))
+        one.factors.emplace_back(result.entrant.name, result.measurement.time.value);
     }
-    if (!(winner > 0) || others.empty()) continue;
-    for (const EntrantResult* other : others)
-      one.factors.emplace_back(other->entrant.name, other->measurement.time.value / winner);
-    cells.push_back(std::move(one));
+    for (auto& [other, factor] : one.factors) factor /= winner;
+    if (winner > 0 && !one.factors.empty()) cells.push_back(std::move(one));
   }
   return cells.size() < 2 ? std::vector<Comparison>{} : compare(cells);
 }

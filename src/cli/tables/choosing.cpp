@@ -138,8 +138,7 @@ void contest_on(const std::vector<Backend*>& devices, std::string_view what, boo
 
 std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose) {
   std::vector<HeadedTable> tables;
-  Choices all;
-  for (const RobustChoice& choice : table.choices) all.push_back(&choice);
+  const Choices all = pointers_to(table.choices);
   for (const Choices& same : grouped_by(all, [](const RobustChoice* choice) { return choice->shape(); })) {
     const std::vector<std::string> heading = {
         title(same[0]->shape()), same[0]->rule == Rule::layer

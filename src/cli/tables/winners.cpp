@@ -174,12 +174,10 @@ std::string answer(const TunedTable& table, size_t cells) {
   for (const std::string& name : ranked_rivals(table))
     if (std::string fact = against(table, name, won); !fact.empty() && facts.size() < 2)
       facts.push_back(std::move(fact));
-  if (facts.empty())
-    sentence += ".";
-  else
-    sentence = fmt::format("{}: the {} {}{}.", sentence, won == 1 ? "winner is" : "winners are",
-                           fmt::join(facts, " and "), won == 1 ? "" : " (geometric means)");
-  return noise.empty() ? sentence : sentence + " " + noise;
+  if (!facts.empty())
+    sentence += fmt::format(": the {} {}{}", won == 1 ? "winner is" : "winners are", fmt::join(facts, " and "),
+                            won == 1 ? "" : " (geometric means)");
+  return sentence + "." + (noise.empty() ? "" : " " + noise);
 }
 
 }  // namespace moetune

@@ -38,8 +38,7 @@ std::vector<RobustChoice> choices_of(const TunedTable& table, const Shape& shape
 void put_in_order(TunedTable& table, const std::vector<std::string>& sweep) {
   std::map<std::string, size_t> places;
   for (const std::string& cell : sweep) places.emplace(cell, places.size());
-  std::ranges::stable_sort(
-      table.entries, [&](const Entry& a, const Entry& b) { return places.at(id(a.cell)) < places.at(id(b.cell)); });
+  std::ranges::stable_sort(table.entries, {}, [&](const Entry& one) { return places.at(id(one.cell)); });
   table.sweep = table.entries.size() == sweep.size() ? std::vector<std::string>() : sweep;
 }
 

@@ -168,8 +168,7 @@ class Auto final : public Strategy {
     Ranked result;
     for (const auto& [candidate, known] : known_)
       if (known.right) result.emplace_back(&candidate, &known);
-    std::ranges::stable_sort(
-        result, [](const auto& a, const auto& b) { return a.second->racer.median < b.second->racer.median; });
+    std::ranges::stable_sort(result, {}, [](const auto& one) { return one.second->racer.median; });
     return result;
   }
 
