@@ -51,6 +51,11 @@ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
 }
 
+// Programmatic dependent launch. The next launch may begin once every block of this one has called it or left; the next
+// launch then waits until this one has ended and its stores are visible. Neither has an effect on ordinary launches.
+__forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // Named barriers of a block: 1 to 15 (0 is __syncthreads).
 __forceinline__ void named_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");

@@ -41,6 +41,7 @@ struct Wgmma {
   static __forceinline__ void setup(const Block& block) {
     WgmmaAddresses<Block>::setup(block);
     if (threadIdx.x == 0) {
+      if constexpr (Block::leads) launch_dependents();
       WgmmaAddresses<Block>::prefetch(block.args);
       WgmmaBoxes<Block>::prefetch(block.args);
       WgmmaStore<Block>::prefetch(block.args);

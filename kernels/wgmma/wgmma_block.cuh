@@ -82,6 +82,7 @@ struct WgmmaBlock : Config {
   static constexpr bool makes_gates = problem.makes_gates;
   static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, X and W are across
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
+  static constexpr bool leads = Function::joins > 1, follows = follows_up(knobs, problem);  // in a layer: up, down
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 
   static constexpr int element_bytes = sizeof(Element);
@@ -133,6 +134,10 @@ struct WgmmaBlock : Config {
   __forceinline__ Cut cut() const { return Cut(at<LastRound>(layout.last_round)); }
   __forceinline__ Steps steps_of(const Tile& tile) const {
     return Cut::steps_of(tile, Scheduler::depth_of(args, tile));
+  }
+  // Each thread that reads X calls it first, and the one that finds tiles before it uses a counter or ends.
+  static __forceinline__ void wait_for_up() {
+    if constexpr (follows) wait_for_launch_before();
   }
   // Position in the cluster.
   static __forceinline__ int rank() { return cluster == 1 ? 0 : cluster_rank(); }

@@ -20,6 +20,7 @@ struct WgmmaBoxLoader {
     while (true) {
       const Tile tile = Tiles::take(block, slot);
       if (tile.expert < 0) break;
+      if (slot.taken == 1) block.wait_for_up();
       const Steps steps = block.steps_of(tile);
       const WgmmaBoxes<Block> boxes(block, addresses, tile, rank);
       addresses.follow(block, tile);

@@ -72,6 +72,17 @@ constexpr bool shares_last_round(const WgmmaKnobs& k) { return k.split == 0; }
 /// Whether X or W is copied row by row with cp.async, by all four warps of the producer.
 constexpr bool copies_rows(const WgmmaKnobs& k) { return !k.tma_x || !k.tma_w; }
 
+/// Whether blocks wait for one another, so that all of them must run at once.
+constexpr bool blocks_wait(const WgmmaKnobs& k) {
+  return k.gather == Gather::first || k.pace == Pace::common || shares_last_round(k);
+}
+
+/// Whether the kernel may begin before the launch that writes its X has ended, as down in a layer, whose rows go where
+/// up's came from. Until that launch has ended it reads no X, and touches neither Y nor what launches share.
+constexpr bool follows_up(const WgmmaKnobs& k, const WgmmaProblem& p) {
+  return p.looks_up_rows && !p.permutes_x && !p.w_across && !by_pointers(k) && !blocks_wait(k);
+}
+
 /// Whether a part of X is kept in L2 from one round of tiles to the next. Blocks must go through tiles in rounds.
 constexpr bool keeps_x(const WgmmaKnobs& k) {
   return k.pace == Pace::common && k.tma_x && !by_pointers(k) && k.cluster != Cluster::n;

@@ -151,6 +151,7 @@ struct WgmmaRowLoader {
     typename Block::X::Scales::template Loader<Block, 128> x_scales;
     typename Block::W::Scales::template Loader<Block, 128> w_scales;
     Tile next = begin();
+    block.wait_for_up();
     x.ask(block, next);
     for (unsigned turn = 0; next.expert >= 0; ++turn) {
       const Tile tile = next;

@@ -75,6 +75,7 @@ struct WgmmaScales {
   static __forceinline__ void load_all(const Block& block) {
     typename Block::Slot slot;
     typename Block::Stage stage;
+    block.wait_for_up();
     while (true) {
       const auto tile = WgmmaTiles<Block>::take(block, slot);
       if (tile.expert < 0) break;

@@ -89,7 +89,10 @@ struct WgmmaTiles {
   }
   static __forceinline__ void find_all(const Block& block) {
     Slot slot;
-    while (find(block, slot).expert >= 0) {
+    bool more = true;
+    while (more) {
+      more = find(block, slot).expert >= 0;
+      if (slot.taken == 1) block.wait_for_up();
     }
     finish_finding(block);
   }

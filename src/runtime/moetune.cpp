@@ -142,7 +142,7 @@ int moetune_launch_layer(const moetune_kernel* up_kernel, const moetune_kernel* 
       }
       loaded(kernel)
           .plan(tokens, rows)
-          ->launch(own, workspace ? &workspace->memory : nullptr, static_cast<CUstream>(stream));
+          ->launch(own, workspace ? &workspace->memory : nullptr, static_cast<CUstream>(stream), kernel == down_kernel);
     };
     launch(up_kernel, "x", "up", "hidden", "up_bias");
     launch(down_kernel, "hidden", "down", "y", "down_bias");

@@ -89,6 +89,7 @@ Plan::Plan(std::string kernel, const std::vector<JsonAt>& launches, const std::v
     step.threads = static_cast<unsigned>(launch["threads"].integer());
     step.shared_bytes = static_cast<unsigned>(launch["shared_bytes"].integer());
     step.cooperative = launch["cooperative"].boolean();
+    step.follows_up = launch.has("follows_up") && launch["follows_up"].boolean();
     each(launch["arguments"], [&](const JsonAt& argument) {
       step.arguments.push_back(prepared(argument_of(argument, own)));
       step.addresses.push_back(step.arguments.back().bytes.data());  // stays where it is when the argument moves
@@ -156,7 +157,7 @@ void Plan::put_addresses(Argument& argument) const {
   }
 }
 
-void Plan::launch(Step& step, CUstream stream) const {
+void Plan::launch(Step& step, CUstream stream, bool after_up) const {
   if (!step.function) {
     if (step.fill.bytes > 0)
       require(driver().cuMemsetD8Async(addresses_[step.filled], static_cast<unsigned char>(step.fill.byte),
@@ -165,24 +166,31 @@ void Plan::launch(Step& step, CUstream stream) const {
     return;
   }
   for (Argument& argument : step.arguments) put_addresses(argument);
-  CUlaunchAttribute cooperative = {};
-  cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-  cooperative.value.cooperative = 1;
+  const bool early = after_up && step.follows_up;
+  CUlaunchAttribute attribute = {};
+  if (step.cooperative) {
+    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attribute.value.cooperative = 1;
+  } else if (early) {
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+  }
   CUlaunchConfig config = {};
   config.gridDimX = step.grid, config.gridDimY = config.gridDimZ = 1;
   config.blockDimX = step.threads, config.blockDimY = config.blockDimZ = 1;
   config.sharedMemBytes = step.shared_bytes;
   config.hStream = stream;
-  config.attrs = &cooperative;
-  config.numAttrs = step.cooperative ? 1 : 0;
+  config.attrs = &attribute;
+  config.numAttrs = step.cooperative || early ? 1 : 0;
   const CUresult result = driver().cuLaunchKernelEx(&config, step.function, step.addresses.data(), nullptr);
   if (result != CUDA_SUCCESS) require(result, kernel_ + ": cannot be launched");
 }
 
-void Plan::launch(std::span<const moetune_operand> operands, const LaunchWorkspace* workspace, CUstream stream) {
+void Plan::launch(std::span<const moetune_operand> operands, const LaunchWorkspace* workspace, CUstream stream,
+                  bool after_up) {
   const std::lock_guard lock(mutex_);
   take_addresses(operands, workspace);
-  for (Step& step : steps_) launch(step, stream);
+  for (Step& step : steps_) launch(step, stream, after_up && &step == &steps_.front());
 }
 
 }  // namespace moetune

@@ -66,8 +66,10 @@ class Plan {
 
   const std::vector<OperandNeed>& operands() const { return operands_; }
 
-  /// See moetune_launch. `workspace` may be null for a plan without buffers.
-  void launch(std::span<const moetune_operand> operands, const LaunchWorkspace* workspace, CUstream stream);
+  /// See moetune_launch. `workspace` may be null for a plan without buffers. `after_up`: the launch before it in the
+  /// stream writes its x, and a kernel that waits for that itself may begin before it has ended.
+  void launch(std::span<const moetune_operand> operands, const LaunchWorkspace* workspace, CUstream stream,
+              bool after_up = false);
 
  private:
   struct Pointer {
@@ -91,7 +93,7 @@ class Plan {
     LaunchFill fill;
     size_t filled = 0;  // place
     unsigned grid = 0, threads = 0, shared_bytes = 0;
-    bool cooperative = false;
+    bool cooperative = false, follows_up = false;
     std::vector<Argument> arguments;
     std::vector<void*> addresses;  // of arguments
   };
@@ -100,7 +102,7 @@ class Plan {
   Argument prepared(const LaunchArgument& argument) const;
   void take_addresses(std::span<const moetune_operand> operands, const LaunchWorkspace* workspace);
   void put_addresses(Argument& argument) const;
-  void launch(Step& step, CUstream stream) const;
+  void launch(Step& step, CUstream stream, bool after_up) const;
 
   std::string kernel_;
   std::vector<OperandNeed> operands_;

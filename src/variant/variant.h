@@ -33,10 +33,11 @@ struct LaunchPlan {
   int x_rest = 0;  // of small boxes of X, which follow large ones; 0 without
   int w_box = 0;
   int y_box = 0;
-  int maps = 0;  // tensor maps that each block writes, of an expert's X and W; 0 where maps are of whole matrices
+  int maps = 0;        // tensor maps that each block writes, of an expert's X and W; 0 where maps are of whole matrices
   int gate_parts = 0;  // of a row's product with X, of a tile, where the kernel makes gradients of gates; else 0
   bool gathers_first = false;  // rows of X are put in order in a buffer before tiles read them
   bool waits = false;          // blocks wait for one another, so that all of them must run at once
+  bool follows_up = false;     // it may begin before the launch that writes its X has ended, for which it waits itself
 };
 
 /// The functions capture the variant's context, so that one made from files at run time looks the same. Lives in

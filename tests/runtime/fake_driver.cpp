@@ -172,9 +172,12 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   if (fault() == CUDA_ERROR_LAUNCH_FAILED) return CUDA_ERROR_LAUNCH_FAILED;
   const bool cooperative = config->numAttrs == 1 && config->attrs->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
                            config->attrs->value.cooperative == 1;
-  log("launch %s grid %u,%u,%u block %u,%u,%u shared %u cooperative %d stream %p\n", entry_of(function).c_str(),
+  const bool early = config->numAttrs == 1 &&
+                     config->attrs->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                     config->attrs->value.programmaticStreamSerializationAllowed == 1;
+  log("launch %s grid %u,%u,%u block %u,%u,%u shared %u cooperative %d stream %p%s\n", entry_of(function).c_str(),
       config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY, config->blockDimZ,
-      config->sharedMemBytes, cooperative, static_cast<void*>(config->hStream));
+      config->sharedMemBytes, cooperative, static_cast<void*>(config->hStream), early ? " early" : "");
   if (entry_of(function) != "moetune_kernel") return CUDA_SUCCESS;
   if (reinterpret_cast<uintptr_t>(parameters[0]) % alignof(Args) != 0) return CUDA_ERROR_INVALID_VALUE;
   Args args;

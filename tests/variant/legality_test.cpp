@@ -702,6 +702,22 @@ TEST(WgmmaFallback, IsTheModelsFirstChoiceOfTiles) {
       }
 }
 
+TEST(WgmmaPlan, FollowsUpWhereItIsDownAndNoBlockWaitsForAnother) {
+  const auto follows = [](const std::string& ways, Fusion fusion, Op op = Op::fwd) {
+    Shape shape = shape_of(Dtype::bf16, op);
+    shape.fusion = fusion;
+    return find_variant("wgmma").plan(parse_candidate(wgmma(ways)), shape).follows_up;
+  };
+  const Fusion down = {.permute_y = true, .topk_weights = true};
+  for (const char* ways : {"tma_w=yes", "tma_w=yes tiles=dynamic", "tma_w=no", "tma_w=yes split=4"})
+    EXPECT_TRUE(follows(ways, down)) << ways;
+  for (const char* ways : {"tma_w=yes pace=common", "tma_w=yes split=0", "tma_w=yes addressing=pointers"})
+    EXPECT_FALSE(follows(ways, down)) << ways;
+  EXPECT_FALSE(follows("tma_w=yes", {}));
+  EXPECT_FALSE(follows("tma_w=yes", {.permute_x = true, .topk_weights = true, .by_slot = true}));
+  EXPECT_FALSE(follows("tma_w=yes", down, Op::dx));
+}
+
 TEST(WgmmaFallback, IsLegalWhereDwIsAccumulatedOrStoredInFp32) {
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp16})
     for (const bool accumulate : {false, true})

@@ -197,10 +197,12 @@ class CudaBackend : public Backend {
     const auto [first, second] = parts_of(contender);
     if (!second) return enqueue_of(loaded, first.value());
     if (!first) return enqueue_of(*loaded.down, *second);
-    return [up = enqueue_of(loaded, *first), down = enqueue_of(*loaded.down, *second)](int set) { up(set), down(set); };
+    return [up = enqueue_of(loaded, *first), down = enqueue_of(*loaded.down, *second, true)](int set) {
+      up(set), down(set);
+    };
   }
 
-  Enqueue enqueue_of(Loaded& loaded, const Contender& contender) {
+  Enqueue enqueue_of(Loaded& loaded, const Contender& contender, bool after_up = false) {
     const Operands& operands = multiplied_by(loaded, contender).operands;
     const OperandType& weights = operands.product.b.type;
     if (contender.baseline == kLoop && has_scales(weights) && weights.dtype != Dtype::fp8)
@@ -230,12 +232,14 @@ class CudaBackend : public Backend {
       };
     }
     if (!contender.baseline.empty()) throw unknown_word("baseline", contender.baseline, baselines());
-    return [kernel = kernel_of(loaded, contender.candidate), this](int set) { kernel->enqueue(set, stream_->stream); };
+    return [kernel = kernel_of(loaded, contender.candidate), after_up, this](int set) {
+      kernel->enqueue(set, stream_->stream, after_up);
+    };
   }
 
   Verdict verify_layer(const Contender& contender) {
     const auto [first, second] = parts_of(contender);
-    const Enqueue up = enqueue_of(*loaded_, first.value()), down = enqueue_of(*loaded_->down, second.value());
+    const Enqueue up = enqueue_of(*loaded_, first.value()), down = enqueue_of(*loaded_->down, second.value(), true);
     const auto bytes_of_d = [](const Operands& o) {
       return static_cast<size_t>(o.product.d.rows * row_bytes(o.product.d));
     };

@@ -115,17 +115,24 @@ class UnitKernel : public Kernel {
     if (plan.maps > 0) maps_ = DeviceBuffer(int64_t{blocks} * plan.maps * int64_t{sizeof(TensorMap)});
   }
 
-  void enqueue(int set, cudaStream_t stream) const override {
+  void enqueue(int set, cudaStream_t stream, bool after_up) const override {
     Args args = operands_.args(set);
     args.workspace = workspace_;
     if (parts_ > 0) args.y = operands_.d.of(set);
     if (plan_.maps > 0) args.maps = maps_.as<TensorMap>();
     encode_maps(args, tensor_maps_);
     void* arguments[] = {&args};
-    require_candidate(
-        cudaLaunchKernel(function_, dim3(static_cast<unsigned>(grid_)), dim3(static_cast<unsigned>(plan_.threads)),
-                         arguments, static_cast<size_t>(plan_.shared_bytes), stream),
-        "cannot launch the kernel");
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(grid_));
+    config.blockDim = dim3(static_cast<unsigned>(plan_.threads));
+    config.dynamicSmemBytes = static_cast<size_t>(plan_.shared_bytes);
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = after_up && plan_.follows_up ? 1 : 0;
+    require_candidate(cudaLaunchKernelExC(&config, function_, arguments), "cannot launch the kernel");
     if (takes_another_pass(operands_.product)) operands_.finish(services_, set, stream, parts_);
   }
 

@@ -38,8 +38,9 @@ class Module {
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  /// `after_up`: the launch before it writes its X; a kernel that waits for that itself may begin before it has ended.
   /// Throws CandidateFault{launch_error}.
-  virtual void enqueue(int set, cudaStream_t stream) const = 0;
+  virtual void enqueue(int set, cudaStream_t stream, bool after_up = false) const = 0;
   /// Zeroes what launches leave zero: one that failed may have left something.
   virtual void clear(cudaStream_t stream) const = 0;
   /// The name of the first of that memory that is not zero, or "".

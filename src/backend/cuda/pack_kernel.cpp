@@ -95,7 +95,7 @@ class PackKernel : public Kernel {
     require_candidate(cudaStreamSynchronize(nullptr), "a launch of the pack that is not timed failed");
   }
 
-  void enqueue(int set, cudaStream_t stream) const override {
+  void enqueue(int set, cudaStream_t stream, bool) const override {
     for (size_t i = 0; i < launch_.steps.size(); ++i) {
       const PackStep& step = launch_.steps[i];
       if (!step.timed) continue;

@@ -152,6 +152,7 @@ Json main_launch(const ExportedKernel& kernel, const Product& product, const Lau
           {"cluster", kernel.plan.cluster},
           {"most_per_processor", kernel.plan.workspace > 0 ? Json(kernel.plan.min_blocks_per_sm) : Json(nullptr)},
           {"cooperative", rule.cooperative},
+          {"follows_up", rule.follows_up},
           {"grid", rule.grid.text()},
           {"arguments", {args_json(product, rule, leaves_sums)}}};
 }

@@ -71,7 +71,8 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
           .maps = by_pointers(c) ? 2 * map_turns(c) : 0,
           .gate_parts = problem.makes_gates ? gate_parts(c) : 0,
           .gathers_first = c.gather == Gather::first,
-          .waits = c.gather == Gather::first || c.pace == Pace::common || shares_last_round(c)};
+          .waits = blocks_wait(c),
+          .follows_up = follows_up(c, problem)};
 }
 
 std::string unit(const Knobs& c, const Shape& shape) {

@@ -176,6 +176,18 @@ def test_one_call_launches_a_layer(exported, callers):
     arguments = [line.split() for line in log.splitlines() if line.startswith("  x 0x")]
     assert [(line[1], line[3], line[5]) for line in arguments] == [
         ("0x101000000000", "0x102000000000", "0x103000000000"), ("0x103000000000", "0x106000000000", "0x107000000000")]
+    up, down = (line for line in log.splitlines() if line.startswith("launch"))
+    assert down.endswith(" early") and not up.endswith(" early")
+
+
+def test_down_alone_begins_when_the_launch_before_it_has_ended(exported, callers):
+    """What writes its x then need not let it begin before."""
+    manifest = json.loads((exported / "manifest.json").read_text())
+    down = next(kernel for kernel in manifest["kernels"] if kernel["launches"][0].get("follows_up"))
+    assert down["op"] == "fwd" and down["fusion"].startswith("permute_y")
+    cell = next(cell for cell in manifest["cells"] if cell["kernel"] == down["name"])
+    _, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
+    assert "launch moetune_kernel" in log and " early" not in log
 
 
 def test_a_layer_that_was_not_tuned_as_one_gets_the_nearest_kernels(exported, callers):
