@@ -102,8 +102,10 @@ int closeness(std::string_view arch, int capability) {
 
 Sizes any_sizes() {
   Sizes sizes;
-  for (const char* name : {"m", "n", "k", "experts", "top_k", "tokens", "slots", "rows", "x_rows", "w_rows", "y_rows",
-                           "held", "blocks", "processors", "first_expert"})
+  for (const char* name :
+       {"m",       "n",           "k",      "experts", "top_k",     "tokens",     "slots",        "rows",
+        "x_rows",  "w_rows",      "y_rows", "held",    "blocks",    "processors", "first_expert", "type",
+        "sigmoid", "renormalize", "scale",  "groups",  "top_groups"})
     sizes[name] = 1;
   for (const char* name : kScaleStrides) sizes[name] = 1;
   return sizes;

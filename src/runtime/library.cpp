@@ -2,6 +2,7 @@
 #include "runtime/library.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -16,7 +17,7 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kKeptPlans = 4096;  // of a kernel, or routes: then all are made again
+constexpr size_t kKeptPlans = 4096;  // of a kernel, or of services: then all are made again
 
 const char* text_of(const JsonAt& at) { return at.value().get_ref<const std::string&>().c_str(); }
 
@@ -327,26 +328,59 @@ LoadedFunction KernelLibrary::load(const JsonAt& launch) {
   return made;
 }
 
+namespace {
+
+OperandNeed vector_of(const char* name, const char* dtype, int64_t length, int64_t bytes) {
+  return {.name = name, .dtype = dtype, .shape = {length}, .bytes = length * bytes, .alignment = bytes};
+}
+
+}  // namespace
+
 std::shared_ptr<Plan> KernelLibrary::route(int64_t experts, int64_t slots, int64_t first_expert, int64_t rows,
                                            int id_bytes) {
-  const std::lock_guard lock(mutex_);
   if (id_bytes != 4 && id_bytes != 8) throw request_error("route: ids have 4 or 8 bytes");
   if (experts < 1 || slots < 0 || first_expert < 0 || rows < 0)
     throw request_error("route: experts, slots, first_expert and rows must not be negative");
-  const std::vector<int64_t> key = {experts, slots, first_expert, rows, id_bytes};
-  if (const auto found = routes_.find(key); found != routes_.end()) return found->second;
+  const char* const ids = id_bytes == 8 ? "int64" : "int32";
+  return service("route", ids, {"experts", "slots", "first_expert", "rows"}, {experts, slots, first_expert, rows},
+                 {vector_of("m_sizes", "int32", experts, 4), vector_of("gather_indices", "int32", rows, 4),
+                  vector_of("topk_ids", ids, slots, id_bytes)});
+}
+
+std::shared_ptr<Plan> KernelLibrary::choose(const moetune_choice& how, int64_t tokens, const std::string& dtype,
+                                            bool biased) {
+  const auto [experts, top_k, groups, top_groups, sigmoid, renormalize, scale] = how;
+  static constexpr const char* kTypes[] = {"bf16", "fp16", "fp32"};
+  const auto* const type = std::ranges::find(kTypes, dtype);
+  if (type == std::end(kTypes)) throw request_error("choose: logits are bf16, fp16 or fp32, not " + dtype);
+  if (tokens < 0 || experts < 1 || experts > 1024) throw request_error("choose: takes 1 to 1024 experts");
+  if (groups < 1 || groups > 32 || experts % groups != 0 || top_groups < 1 || top_groups > groups)
+    throw request_error("choose: takes 1 to 32 groups that divide the experts, and of these 1 or more");
+  if (top_k < 1 || top_k > 32 || top_k > experts / groups * top_groups)
+    throw request_error("choose: top_k is 1 to 32, and at most the experts of the top groups");
+  return service(
+      "choose", "",
+      {"type", "tokens", "experts", "top_k", "groups", "top_groups", "sigmoid", "renormalize", "scale", "biased"},
+      {type - kTypes, tokens, experts, top_k, groups, top_groups, sigmoid != 0, renormalize != 0,
+       std::bit_cast<int32_t>(scale), biased},
+      {vector_of("topk_weights", "fp32", tokens * top_k, 4), vector_of("topk_ids", "int32", tokens * top_k, 4),
+       vector_of("logits", *type, tokens * experts, dtype == "fp32" ? 4 : 2),
+       vector_of("bias", "fp32", biased ? experts : 0, 4)});
+}
+
+std::shared_ptr<Plan> KernelLibrary::service(const char* name, const std::string& type,
+                                             std::initializer_list<const char*> words,
+                                             std::initializer_list<int64_t> values, std::vector<OperandNeed> operands) {
+  const std::lock_guard lock(mutex_);
+  std::pair<std::string, std::vector<int64_t>> key = {name + type, values};
+  if (const auto found = services_.find(key); found != services_.end()) return found->second;
   const CurrentContext current(context_);
-  const JsonAt launch = at_["route"][id_bytes == 8 ? "int64" : "int32"];
-  const auto vector = [](const char* name, const char* dtype, int64_t length, int64_t bytes) {
-    return OperandNeed{.name = name, .dtype = dtype, .shape = {length}, .bytes = length * bytes, .alignment = bytes};
-  };
-  if (routes_.size() >= kKeptPlans) routes_.clear();
-  return routes_[key] = std::make_shared<Plan>(
-             "route", std::vector{launch}, std::vector{load(launch)},
-             Sizes{{"experts", experts}, {"slots", slots}, {"first_expert", first_expert}, {"rows", rows}},
-             std::vector{vector("m_sizes", "int32", experts, 4), vector("gather_indices", "int32", rows, 4),
-                         vector("topk_ids", id_bytes == 8 ? "int64" : "int32", slots, id_bytes)},
-             std::vector<LaunchBuffer>{});
+  const JsonAt launch = type.empty() ? at_[name] : at_[name][type];
+  Sizes sizes;
+  for (size_t i = 0; i < words.size(); ++i) sizes[words.begin()[i]] = values.begin()[i];
+  if (services_.size() >= kKeptPlans) services_.clear();
+  return services_[std::move(key)] = std::make_shared<Plan>(name, std::vector{launch}, std::vector{load(launch)}, sizes,
+                                                            std::move(operands), std::vector<LaunchBuffer>{});
 }
 
 }  // namespace moetune

@@ -68,9 +68,14 @@ class KernelLibrary {
   /// Those of all token counts; of every computation, if `requests` is empty. A kernel appears once.
   std::vector<LoadedKernel*> kernels(std::span<const moetune_request> requests);
   std::shared_ptr<Plan> route(int64_t experts, int64_t slots, int64_t first_expert, int64_t rows, int id_bytes);
+  /// Of logits of `dtype`; see moetune_choose.
+  std::shared_ptr<Plan> choose(const moetune_choice& how, int64_t tokens, const std::string& dtype, bool biased);
   LoadedFunction load(const JsonAt& launch);
 
  private:
+  /// The plan of a launch of the manifest, kept by its sizes.
+  std::shared_ptr<Plan> service(const char* name, const std::string& type, std::initializer_list<const char*> words,
+                                std::initializer_list<int64_t> values, std::vector<OperandNeed> operands);
   void find_device(bool other_gpu);
   void read_served();
   std::vector<size_t> answers(const moetune_request& request) const;
@@ -87,7 +92,7 @@ class KernelLibrary {
   std::recursive_mutex mutex_;
   std::map<std::string, CUmodule> modules_;                  // by file
   std::map<size_t, std::unique_ptr<LoadedKernel>> kernels_;  // by place in served_
-  std::map<std::vector<int64_t>, std::shared_ptr<Plan>> routes_;
+  std::map<std::pair<std::string, std::vector<int64_t>>, std::shared_ptr<Plan>> services_;
 };
 
 }  // namespace moetune

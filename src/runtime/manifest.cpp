@@ -39,6 +39,9 @@ void require_manifest(const JsonAt& manifest) {
   const LaunchNames of_route{.sizes = any_sizes(),
                              .pointers = {{"m_sizes", ""}, {"gather_indices", ""}, {"topk_ids", ""}}};
   for (const char* ids : {"int32", "int64"}) require_launch(manifest["route"][ids], of_route, files);
+  const LaunchNames of_choose{.sizes = any_sizes(),
+                              .pointers = {{"topk_weights", ""}, {"topk_ids", ""}, {"logits", ""}, {"bias", ""}}};
+  if (manifest.has("choose")) require_launch(manifest["choose"], of_choose, files);  // exports of before have none
   std::set<std::string> kernels;
   each(manifest["kernels"], [&](const JsonAt& kernel) {
     require_kernel(kernel, files);

@@ -149,6 +149,19 @@ int moetune_launch_layer(const moetune_kernel* up_kernel, const moetune_kernel* 
   });
 }
 
+int moetune_choose(moetune_library* library, const moetune_choice* how, int64_t tokens, const char* dtype,
+                   const void* logits, const void* bias, void* topk_weights, void* topk_ids, void* stream) {
+  return told([&] {
+    const CurrentContext current(library->context());
+    const auto operand = [](const char* name, const void* data) {
+      return moetune_operand{name, const_cast<void*>(data), -1};
+    };
+    const moetune_operand operands[] = {operand("topk_weights", topk_weights), operand("topk_ids", topk_ids),
+                                        operand("logits", logits), operand("bias", bias)};
+    library->choose(*how, tokens, dtype, bias != nullptr)->launch(operands, nullptr, static_cast<CUstream>(stream));
+  });
+}
+
 int moetune_route(moetune_library* library, int64_t experts, int64_t slots, int64_t first_expert, int64_t rows,
                   int id_bytes, const void* topk_ids, void* m_sizes, void* gather_indices, void* stream) {
   return told([&] {

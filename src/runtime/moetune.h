@@ -130,6 +130,23 @@ MOETUNE_API int moetune_launch_layer(const moetune_kernel* up_kernel, const moet
                                      int64_t rows, moetune_workspace* workspace, const moetune_operand* operands,
                                      size_t count, void* stream);
 
+/* How the experts of a token are chosen. */
+typedef struct moetune_choice {
+  int64_t experts, top_k;
+  int64_t groups, top_groups; /* only experts of the top groups of neighbours are chosen; 1 and 1: of all */
+  int sigmoid;                /* scores are sigmoids of the logits; 0: their softmax */
+  int renormalize;            /* weights of a token are divided by their sum */
+  float scale;                /* of all weights */
+} moetune_choice;
+
+/* Chooses experts from a router's logits [tokens, experts], of dtype "bf16", "fp16" or "fp32", in one kernel. Writes
+ * topk_weights [tokens, top_k] in fp32 and topk_ids [tokens, top_k] in int32: the experts of the largest scores, the
+ * largest first, of equal ones the first. A bias [experts] in fp32, or null, is added to scores in the choice, not in
+ * the weights. A group counts by its largest score, with a bias by the sum of its two largest. At most 1024 experts, 32
+ * groups and a top_k of 32. */
+MOETUNE_API int moetune_choose(moetune_library* library, const moetune_choice* how, int64_t tokens, const char* dtype,
+                               const void* logits, const void* bias, void* topk_weights, void* topk_ids, void* stream);
+
 /* Sorts a routing by expert, in one kernel. topk_ids [slots], of id_bytes 4 or 8, are the experts of the slots
  * (token * top_k + choice); those of the `experts` from first_expert on are sorted. Writes m_sizes [experts], rows of
  * each expert, and gather_indices [rows], the slot of each row in expert order, -1 behind the last; both int32. */

@@ -51,6 +51,12 @@ class Strides(ctypes.Structure):
         return cls(*(*x, 0, 0)[:2], *(*w, 0, 0, 0)[:3])
 
 
+class Choice(ctypes.Structure):
+    """How experts are chosen; see moetune_choice."""
+    _fields_ = [*[(name, ctypes.c_int64) for name in ("experts", "top_k", "groups", "top_groups")],
+                ("sigmoid", ctypes.c_int), ("renormalize", ctypes.c_int), ("scale", ctypes.c_float)]
+
+
 class _Operand(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("data", ctypes.c_void_p), ("bytes", ctypes.c_int64)]
 
@@ -74,6 +80,8 @@ _ARGUMENTS = {
                              ctypes.POINTER(_Operand), ctypes.c_size_t, ctypes.c_void_p],
     "moetune_launch_scaled": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p,
                               ctypes.POINTER(_Operand), ctypes.c_size_t, ctypes.POINTER(Strides), ctypes.c_void_p],
+    "moetune_choose": [ctypes.c_void_p, ctypes.POINTER(Choice), ctypes.c_int64, ctypes.c_char_p,
+                       *[ctypes.c_void_p] * 5],
     "moetune_route": [ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_int, *[ctypes.c_void_p] * 4]}
 
 
@@ -210,6 +218,24 @@ class Library:
         require(_c.moetune_pick_layer(self.handle, *map(ctypes.byref, asked), tokens, skew or 0,
                                       *map(ctypes.byref, handles)))
         return Layer(*(Kernel(self, *part) for part in zip(asked, handles)))
+
+    def choose(self, logits, topk_weights, topk_ids, bias=None, *, stream=None, score="softmax", renormalize=True,
+               scale=1.0, groups=1, top_groups=1):
+        """Chooses experts from a router's logits [tokens, experts], in one kernel: writes topk_weights (fp32) and
+        topk_ids (int32) [tokens, top_k]. See moetune_torch.choose."""
+        if score not in ("softmax", "sigmoid"):
+            raise Error(f"choose: the score is softmax or sigmoid, not {score}")
+        tokens, top_k = topk_ids.shape
+        logits_type = next((name for name in ("bf16", "fp16") if str(logits.dtype) == _TORCH_DTYPES[name]), "fp32")
+        given = {"logits": (logits, logits_type, [tokens, logits.shape[-1]]), "topk_ids": (topk_ids, "int32", [tokens, top_k]),
+                 "topk_weights": (topk_weights, "fp32", [tokens, top_k]), "bias": (bias, "fp32", [logits.shape[-1]])}
+        for name, (tensor, dtype, shape) in given.items():
+            if tensor is not None:
+                Need(name, dtype, shape, True).require("choose", tensor, self.device)
+        how = Choice(logits.shape[-1], top_k, groups, top_groups, score == "sigmoid", renormalize, scale)
+        require(_c.moetune_choose(self.handle, ctypes.byref(how), tokens, logits_type.encode(), logits.data_ptr(),
+                                  None if bias is None else bias.data_ptr(), topk_weights.data_ptr(),
+                                  topk_ids.data_ptr(), _current_stream() if stream is None else stream))
 
     def route(self, topk_ids, m_sizes, gather_indices, first_expert=0, stream=None):
         """Sorts a routing by expert, in one kernel, without a sync. topk_ids [tokens, top_k] are int32 or int64; those

@@ -240,6 +240,36 @@ def _eager(*tensors):
 
 # ---- Routing --------------------------------------------------------------------------------------------------------
 
+@_operator("choose(str folder, Tensor logits, int top_k, Tensor? bias, str score, bool renormalize, float scale, "
+           "int groups, int top_groups) -> (Tensor, Tensor)")
+def _choose(folder, logits, top_k, bias, score, renormalize, scale, groups, top_groups):
+    weights = logits.new_empty((logits.shape[0], top_k), dtype=torch.float32)
+    ids = logits.new_empty(weights.shape, dtype=torch.int32)
+    if not _lacks_data(logits):
+        library(folder, logits.device).choose(logits.contiguous(), weights, ids, bias, stream=_stream(logits.device),
+                                              score=score, renormalize=renormalize, scale=scale, groups=groups,
+                                              top_groups=top_groups)
+    return weights, ids
+
+
+def choose(folder, logits, top_k, *, bias=None, score="softmax", renormalize=True, scale=1.0, groups=1, top_groups=1):
+    """(topk_weights, topk_ids) [tokens, top_k] in fp32 and int32, the best expert first, in one launch. logits [tokens,
+    experts] of a router, in torch.bfloat16, torch.float16 or torch.float32, which scores are made of in fp32:
+    "softmax" or "sigmoid". A bias [experts] (torch.float32) is added to scores for the choice alone, not in the weights.
+    With renormalize weights are divided by their sum; then they are multiplied by scale. With groups of neighbouring
+    experts only those of the top_groups are chosen: a group counts by its largest score, with a bias by the sum of its
+    two largest. At most 1024 experts, 32 groups and a top_k of 32. It has no gradients.
+
+        Mixtral, Qwen3, gpt-oss   choose(kernels, logits, top_k)
+        OLMoE                     choose(kernels, logits, top_k, renormalize=False)
+        DeepSeek-V3               choose(kernels, logits, 8, bias=bias, score="sigmoid", scale=2.5, groups=8, top_groups=4)
+    """
+    if torch.is_grad_enabled() and logits.requires_grad:
+        raise Error("choose has no gradients: call it under torch.no_grad(), or choose with torch's operations")
+    run = _choose if _eager(logits) else torch.ops.moetune.choose.default
+    return run(str(folder), logits, top_k, bias, score, renormalize, scale, groups, top_groups)
+
+
 @_operator("route(str folder, Tensor topk_ids, int experts, int first_expert) -> (Tensor, Tensor)")
 def _route(folder, topk_ids, experts, first_expert):
     m_sizes = topk_ids.new_empty(experts, dtype=torch.int32)

@@ -87,6 +87,61 @@ def operands(tokens, fusion, seed=0):
     return x, w, weights
 
 
+def scores_of(logits, bias, score, groups=1, top_groups=1, **_):
+    """Of the weights, and of the choice, where experts of other groups are -inf."""
+    scores = logits.float().softmax(-1) if score == "softmax" else logits.float().sigmoid()
+    order = logits.float() if bias is None else scores + bias
+    if groups > 1:
+        of_groups = order.unflatten(1, (groups, -1))
+        value = of_groups.amax(-1) if bias is None else of_groups.topk(2).values.sum(-1)
+        left_out = torch.ones_like(value).scatter(1, value.topk(top_groups).indices, 0).bool()
+        order = of_groups.masked_fill(left_out.unsqueeze(2), -float("inf")).flatten(1)
+    return scores, order
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("experts, top_k, how", [
+    (8, 2, {}), (60, 4, {"renormalize": False}), (128, 8, {}), (128, 8, {"score": "sigmoid", "biased": True}),
+    (256, 8, {"score": "sigmoid", "biased": True, "scale": 2.5, "groups": 8, "top_groups": 4}),
+    (160, 6, {"renormalize": False, "scale": 16.0, "groups": 8, "top_groups": 3}), (512, 10, {}), (1000, 32, {"score": "sigmoid"}),
+    (1, 1, {}), (32, 32, {"biased": True})])
+def test_the_chosen_experts_are_those_of_torch(kernels, mt, experts, top_k, how, dtype):
+    how = {"score": "softmax", "renormalize": True, "scale": 1.0, **how}
+    bias = torch.randn(experts, device="cuda") if how.pop("biased", False) else None
+    for tokens in (1, 5, 300):
+        logits = torch.randn(tokens, experts, device="cuda", generator=torch.Generator("cuda").manual_seed(tokens)).to(dtype)
+        weights, ids = mt.choose(kernels, logits, top_k, bias=bias, **how)
+        assert weights.dtype == torch.float32 and ids.dtype == torch.int32 and ids.shape == (tokens, top_k)
+        scores, order = scores_of(logits, bias, **how)
+        right = order.sort(dim=1, descending=True, stable=True).indices[:, :top_k]
+        if bias is None:  # nothing but the logits' order counts
+            assert torch.equal(ids.long(), right)
+        assert (ids.sort(dim=1).values.diff(dim=1) > 0).all()
+        torch.testing.assert_close(order.gather(1, ids.long()), order.gather(1, right), rtol=1e-5, atol=1e-6)
+        wanted = scores.gather(1, ids.long())
+        wanted = how["scale"] * (wanted / wanted.sum(1, keepdim=True) if how["renormalize"] else wanted)
+        torch.testing.assert_close(weights, wanted, rtol=1e-5, atol=1e-7)
+        graph_ids = torch.compile(lambda l: mt.choose(kernels, l, top_k, bias=bias, **how)[1], backend="eager")(logits)
+        assert torch.equal(graph_ids, ids)
+
+
+def test_logits_that_are_no_numbers_choose_experts_that_are_there(kernels, mt):
+    logits = torch.randn(6, 64, device="cuda")
+    logits[1], logits[2, 5], logits[3], logits[4, :60] = float("nan"), float("nan"), -float("inf"), -float("inf")
+    weights, ids = mt.choose(kernels, logits, 8)
+    assert (ids >= 0).all() and (ids < 64).all() and (ids.sort(dim=1).values.diff(dim=1) > 0).all()
+    assert weights[[0, 4, 5]].isfinite().all() and weights[1:3].isnan().all()
+    assert set(ids[4, :4].tolist()) == {60, 61, 62, 63} and 5 not in ids[2].tolist()
+
+
+def test_a_choice_without_gradients_says_so(kernels, mt):
+    logits = torch.randn(4, 16, device="cuda", requires_grad=True)
+    with pytest.raises(mt.Error, match="choose has no gradients: call it under torch.no_grad"):
+        mt.choose(kernels, logits, 2)
+    with pytest.raises(mt.Error, match="'bias' is of torch.bfloat16, but must be of torch.float32"):
+        mt.choose(kernels, logits.detach(), 2, bias=torch.zeros(16, device="cuda", dtype=torch.bfloat16))
+
+
 @pytest.mark.parametrize("tokens", [1, 32, 300])
 @pytest.mark.parametrize("fusion", FUSIONS)
 def test_results_and_gradients_are_those_of_torch(kernels, mt, fusion, tokens):

@@ -2,6 +2,7 @@
 // stand for operands, and routes. Prints the kernel's name, or the error.
 //   launch_main FOLDER op=fwd experts=8 top_k=2 n=64 k=64 tokens=16 [fusion=..] [dtype=..] [skew=..] [rows=..]
 //               [room=TOKENS] [bytes=NAME:BYTES] [shift=NAME:BYTES] [other_gpu=1] [route=0]
+//               [choose=EXPERTS logits=DTYPE groups=.. top_groups=.. bias=1]
 //               [strides=X_ROW,X_STEP,W_EXPERT,W_ROW,W_STEP]
 // With picks=MOST it prints instead which cell answers for each number of tokens up to MOST; with tokens=A,B it
 // launches for A, B, ... tokens in turn; with down_n, down_k and down_fusion it launches a layer once.
@@ -99,6 +100,13 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 2; ++i)
       require(strided ? moetune_launch_scaled(kernel, tokens, rows, workspace, operands.data(), count, &strides, stream)
                       : moetune_launch(kernel, tokens, rows, workspace, operands.data(), count, stream));
+  }
+  if (given.count("choose")) {
+    const moetune_choice how = {
+        number("choose", 0), request.top_k, number("groups", 1), number("top_groups", 1), 1, 0, 2.5f};
+    require(moetune_choose(library, &how, first, given["logits"].c_str(), reinterpret_cast<void*>(0x5000),
+                           given.count("bias") ? reinterpret_cast<void*>(0x6000) : nullptr,
+                           reinterpret_cast<void*>(0x4000), reinterpret_cast<void*>(0x3000), stream));
   }
   if (number("route", 1) == 1)
     require(moetune_route(library, request.experts, first * request.top_k, 0, first * request.top_k, 8,

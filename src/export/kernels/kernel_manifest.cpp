@@ -264,12 +264,17 @@ Json files_json(const KernelExport& exported) {
   return files;
 }
 
+Json cubins_of(const ServiceCubins& services) {
+  Json cubins = Json::object();
+  for (const CubinFile& cubin : services.route) cubins[cubin.arch] = cubin.name;
+  return cubins;
+}
+
 // One launch for each type of ids.
 Json route_json(const ServiceCubins& services) {
-  Json cubins = Json::object(), route = Json::object();
-  for (const CubinFile& cubin : services.route) cubins[cubin.arch] = cubin.name;
+  Json route = Json::object();
   for (const std::string_view ids : {"int32", "int64"})
-    route[ids] = pass(cubins, fmt::format("route_{}", ids), 1024, "experts",
+    route[ids] = pass(cubins_of(services), fmt::format("route_{}", ids), 1024, "experts",
                       {pointer("m_sizes"),
                        pointer("gather_indices"),
                        pointer("topk_ids"),
@@ -277,6 +282,14 @@ Json route_json(const ServiceCubins& services) {
                        {{"int32", "first_expert"}},
                        {{"int32", "rows"}}});
   return route;
+}
+
+Json choose_json(const ServiceCubins& services) {
+  Json arguments = {pointer("topk_weights"), pointer("topk_ids"), pointer("logits"), pointer("bias")};
+  for (const char* word :
+       {"type", "tokens", "experts", "top_k", "sigmoid", "renormalize", "scale", "groups", "top_groups"})
+    arguments.push_back({{"int32", word}});
+  return pass(cubins_of(services), "choose", 128, "ceil_div(tokens, 4)", std::move(arguments));
 }
 
 }  // namespace
@@ -341,6 +354,7 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
       {"regime", name(table.regime)},
       {"times_of_other_kernels", exported.of_other_kernels},
       {"files", files_json(exported)},
+      {"choose", choose_json(exported.services)},
       {"route", route_json(exported.services)},
       {"kernels", json_list(exported.kernels, [&](const auto& one) { return kernel_json(one, exported.services); })},
       {"cells", json_list(exported.cells, cell_json)},

@@ -44,9 +44,13 @@ class Experts(torch.nn.Module):
         return weights / weights.sum(dim=-1, keepdim=True), ids
 
     def on_moetune(self, x, kernels):
-        """Rows are gathered while the first GEMM loads them, gates and ups joined while it stores (without gradients, if
-        up was tuned with --gated silu), and rows weighted and scattered while the second stores them."""
-        weights, ids = self.choose(x)
+        """Experts are chosen in one launch (without gradients). Rows are gathered while the first GEMM loads them, gates
+        and ups joined while it stores (without gradients, if up was tuned with --gated silu), and rows weighted and
+        scattered while the second stores them."""
+        if torch.is_grad_enabled():
+            weights, ids = self.choose(x)
+        else:
+            weights, ids = moetune_torch.choose(kernels, F.linear(x, self.router), self.top_k)
         return moetune_torch.experts(kernels, x, self.up, self.down, ids, weights)
 
     def on_torch(self, x):

@@ -80,6 +80,12 @@ try:
         other = threading.Thread(target=launch)  # without a context
         other.start(), other.join()
     slots = every[0] * number("top_k")
+    if "choose" in given:
+        experts, chosen = number("choose"), [every[0], number("top_k")]
+        library.choose(Tensor(0x5000, [every[0], experts], given["logits"]), Tensor(0x4000, chosen, "fp32"),
+                       Tensor(0x3000, chosen, "int32"), Tensor(0x6000, [experts], "fp32") if "bias" in given else None,
+                       stream=0x77, score="sigmoid", renormalize=False, scale=2.5, groups=number("groups", 1),
+                       top_groups=number("top_groups", 1))
     if number("route", 1):
         library.route(Tensor(0x3008, [every[0], number("top_k")], "int64"), Tensor(0x1000, [number("experts")], "int32"),
                       Tensor(0x2000, [slots], "int32"), stream=0x77)
@@ -188,6 +194,25 @@ def test_down_alone_begins_when_the_launch_before_it_has_ended(exported, callers
     cell = next(cell for cell in manifest["cells"] if cell["kernel"] == down["name"])
     _, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
     assert "launch moetune_kernel" in log and " early" not in log
+
+
+def test_experts_are_chosen_in_one_launch(exported, callers):
+    for logits, bias in (("bf16", {}), ("fp16", {"bias": 1}), ("fp32", {"bias": 1, "groups": 8, "top_groups": 4})):
+        _, log = callers.run(exported, **{**PICK, "tokens": 17}, choose=256, logits=logits, **bias)
+        launches = [line for line in log.splitlines() if "launch choose" in line]
+        assert len(launches) == 1 and launches[0].startswith("launch choose grid 5,1,1 block 128,1,1 ")
+
+
+@pytest.mark.parametrize("words, told", [
+    ({"choose": 1025}, "choose: takes 1 to 1024 experts"),
+    ({"choose": 64, "groups": 3}, "choose: takes 1 to 32 groups that divide the experts"),
+    ({"choose": 64, "groups": 4, "top_groups": 5}, "choose: takes 1 to 32 groups that divide the experts, and of these 1 or more"),
+    ({"choose": 128, "groups": 64}, "choose: takes 1 to 32 groups"),
+    ({"choose": 32, "groups": 32}, "choose: top_k is 1 to 32, and at most the experts of the top groups"),
+    ({"choose": 1}, "choose: top_k is 1 to 32, and at most")])
+def test_experts_that_cannot_be_chosen_are_refused(exported, callers, words, told):
+    out, log = callers.run(exported, code=1, **{**PICK, **words}, logits="bf16")
+    assert told in out and "launch choose" not in log
 
 
 def test_a_layer_that_was_not_tuned_as_one_gets_the_nearest_kernels(exported, callers):

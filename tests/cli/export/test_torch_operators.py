@@ -93,6 +93,7 @@ def test_operators_keep_their_schemas(tmp_path):
     out, _ = run(tmp_path, """
 check = torch.library.opcheck
 tests = ("test_schema", "test_faketensor")
+check(torch.ops.moetune.choose.default, ("f", torch.randn(T, E), k, None, "softmax", True, 1.0, 1, 1), test_utils=tests)
 check(torch.ops.moetune.route.default, ("f", torch.randint(0, E, (T, k)), E, 0), test_utils=tests)
 check(torch.ops.moetune.grouped_gemm.default, ("f", x, w, m, gather, None, k, "permute_x"),
       test_utils=(*tests, "test_autograd_registration"))
