@@ -368,6 +368,19 @@ std::shared_ptr<Plan> KernelLibrary::choose(const moetune_choice& how, int64_t t
        vector_of("bias", "fp32", biased ? experts : 0, 4)});
 }
 
+std::shared_ptr<Plan> KernelLibrary::sum(const moetune_request& down, int64_t tokens) {
+  const std::string_view fusion = down.fusion;
+  if (!fusion.starts_with("permute_y") || fusion.find("sum_slots") != fusion.npos)
+    throw request_error("sum: rows of down are not by slot: its fusion is " + std::string(fusion));
+  const auto matrix = [&](const char* name, int64_t rows) {
+    OperandNeed need = vector_of(name, down.dtype, rows * down.n, 2);
+    if (down.n % 8 == 0) need.alignment = 16;
+    return need;
+  };
+  return service("sum", down.dtype, {"tokens", "top_k", "n"}, {tokens, down.top_k, down.n},
+                 {matrix("sum", tokens), matrix("y", tokens * down.top_k)});
+}
+
 std::shared_ptr<Plan> KernelLibrary::service(const char* name, const std::string& type,
                                              std::initializer_list<const char*> words,
                                              std::initializer_list<int64_t> values, std::vector<OperandNeed> operands) {

@@ -41,7 +41,10 @@ void require_manifest(const JsonAt& manifest) {
   for (const char* ids : {"int32", "int64"}) require_launch(manifest["route"][ids], of_route, files);
   const LaunchNames of_choose{.sizes = any_sizes(),
                               .pointers = {{"topk_weights", ""}, {"topk_ids", ""}, {"logits", ""}, {"bias", ""}}};
-  if (manifest.has("choose")) require_launch(manifest["choose"], of_choose, files);  // exports of before have none
+  const LaunchNames of_sum{.sizes = any_sizes(), .pointers = {{"sum", ""}, {"y", ""}}};
+  if (manifest.has("choose")) require_launch(manifest["choose"], of_choose, files);  // exports of before have neither
+  if (manifest.has("sum"))
+    for (const char* y : {"bf16", "fp16"}) require_launch(manifest["sum"][y], of_sum, files);
   std::set<std::string> kernels;
   each(manifest["kernels"], [&](const JsonAt& kernel) {
     require_kernel(kernel, files);

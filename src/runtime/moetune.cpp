@@ -146,6 +146,11 @@ int moetune_launch_layer(const moetune_kernel* up_kernel, const moetune_kernel* 
     };
     launch(up_kernel, "x", "up", "hidden", "up_bias");
     launch(down_kernel, "hidden", "down", "y", "down_bias");
+    const std::span given(operands, count);
+    if (std::ranges::any_of(given, [](const moetune_operand& it) { return std::string_view(it.name) == "sum"; })) {
+      LoadedKernel& down = loaded(down_kernel);
+      down.library().sum(down.served().request, tokens)->launch(given, nullptr, static_cast<CUstream>(stream));
+    }
   });
 }
 

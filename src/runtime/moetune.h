@@ -123,9 +123,10 @@ MOETUNE_API int moetune_launch_scaled(const moetune_kernel* kernel, int64_t toke
                                       moetune_workspace* workspace, const moetune_operand* operands, size_t count,
                                       const moetune_strides* strides, void* stream);
 
-/* Puts both launches of a layer into the stream, as two calls of moetune_launch would. The operands are x, m_sizes,
+/* Puts the launches of a layer into the stream, as two calls of moetune_launch would. The operands are x, m_sizes,
  * gather_indices, topk_weights and y (of down); "up" and "down" are the weights, "up_bias" and "down_bias" the biases,
- * and "hidden" is the memory between the launches: y of up and x of down. */
+ * and "hidden" is the memory between the launches: y of up and x of down. With "sum" [tokens, n of down] a third launch
+ * adds up the rows of a token's slots there; y must be by slot (permute_y). */
 MOETUNE_API int moetune_launch_layer(const moetune_kernel* up_kernel, const moetune_kernel* down_kernel, int64_t tokens,
                                      int64_t rows, moetune_workspace* workspace, const moetune_operand* operands,
                                      size_t count, void* stream);

@@ -219,23 +219,28 @@ class Library:
                                       *map(ctypes.byref, handles)))
         return Layer(*(Kernel(self, *part) for part in zip(asked, handles)))
 
-    def choose(self, logits, topk_weights, topk_ids, bias=None, *, stream=None, score="softmax", renormalize=True,
-               scale=1.0, groups=1, top_groups=1):
+    def choose(self, logits, topk_weights, topk_ids, bias=None, *, stream=None, **how):
         """Chooses experts from a router's logits [tokens, experts], in one kernel: writes topk_weights (fp32) and
-        topk_ids (int32) [tokens, top_k]. See moetune_torch.choose."""
+        topk_ids (int32) [tokens, top_k]. `how`: score, renormalize, scale, groups, top_groups of moetune_torch.choose."""
+        self.chooser(logits, topk_weights, topk_ids, bias, **how)(
+            logits.data_ptr(), bias.data_ptr() if bias is not None else None, topk_weights.data_ptr(),
+            topk_ids.data_ptr(), _current_stream() if stream is None else stream)
+
+    def chooser(self, logits, topk_weights, topk_ids, bias, *, score="softmax", renormalize=True, scale=1.0, groups=1,
+                top_groups=1):
+        """`choose` of such tensors, which are checked, as a function of their addresses and a stream."""
         if score not in ("softmax", "sigmoid"):
             raise Error(f"choose: the score is softmax or sigmoid, not {score}")
-        tokens, top_k = topk_ids.shape
-        logits_type = next((name for name in ("bf16", "fp16") if str(logits.dtype) == _TORCH_DTYPES[name]), "fp32")
-        given = {"logits": (logits, logits_type, [tokens, logits.shape[-1]]), "topk_ids": (topk_ids, "int32", [tokens, top_k]),
-                 "topk_weights": (topk_weights, "fp32", [tokens, top_k]), "bias": (bias, "fp32", [logits.shape[-1]])}
-        for name, (tensor, dtype, shape) in given.items():
+        (tokens, top_k), experts = topk_ids.shape, logits.shape[-1]
+        dtype = next((name for name in ("bf16", "fp16") if str(logits.dtype) == _TORCH_DTYPES[name]), "fp32")
+        for tensor, *need in ((logits, "logits", dtype, [tokens, experts]), (bias, "bias", "fp32", [experts]),
+                              (topk_weights, "topk_weights", "fp32", [tokens, top_k]),
+                              (topk_ids, "topk_ids", "int32", [tokens, top_k])):
             if tensor is not None:
-                Need(name, dtype, shape, True).require("choose", tensor, self.device)
-        how = Choice(logits.shape[-1], top_k, groups, top_groups, score == "sigmoid", renormalize, scale)
-        require(_c.moetune_choose(self.handle, ctypes.byref(how), tokens, logits_type.encode(), logits.data_ptr(),
-                                  None if bias is None else bias.data_ptr(), topk_weights.data_ptr(),
-                                  topk_ids.data_ptr(), _current_stream() if stream is None else stream))
+                Need(*need, True).require("choose", tensor, self.device)
+        how = ctypes.byref(Choice(experts, top_k, groups, top_groups, score == "sigmoid", renormalize, scale))
+        call, handle, dtype = _c.moetune_choose, self.handle, dtype.encode()
+        return lambda *addresses: require(call(handle, how, tokens, dtype, *addresses))
 
     def route(self, topk_ids, m_sizes, gather_indices, first_expert=0, stream=None):
         """Sorts a routing by expert, in one kernel, without a sync. topk_ids [tokens, top_k] are int32 or int64; those
@@ -297,7 +302,7 @@ class Kernel:
 
 class Layer(Kernel):
     """Two kernels, `up` and `down`, that one call launches. Operands are those of moetune_launch_layer: x, up, hidden,
-    down, y, m_sizes, gather_indices, topk_weights, up_bias, down_bias."""
+    down, y, m_sizes, gather_indices, topk_weights, up_bias, down_bias, and sum where slots are to be added up."""
     call = staticmethod(_c.moetune_launch_layer)
 
     def __init__(self, up, down):
@@ -312,6 +317,14 @@ class Layer(Kernel):
         needs = [need._replace(name=its.get(need.name, need.name))
                  for part, its in names.items() for need in part.needs(tokens, rows)]
         return list({need.name: need for need in needs}.values())
+
+    def needs_met(self, tokens, rows, operands):
+        needs = super().needs_met(tokens, rows, operands)
+        if operands.get("sum") is not None:
+            y = next(need for need in needs if need.name == "y")
+            needs.append(Need("sum", y.dtype, [tokens, y.shape[-1]], True))
+            needs[-1].require(self.name, operands["sum"], self.library.device)
+        return needs
 
 
 class Prepared:

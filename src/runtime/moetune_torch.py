@@ -140,8 +140,17 @@ _NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "b
                  "w_scales", "h"),
           "dx": ("dy", "w", "dx", "x", "m_sizes", "gather_indices", "topk_weights", "dweights", "h", "dh"),
           "layer": ("x", "up", "hidden", "down", "y", "m_sizes", "gather_indices", "topk_weights", "up_bias",
-                    "down_bias"),
+                    "down_bias", "sum"),
           "dw": ("dy", "x", "dw", "m_sizes", "gather_indices", "topk_weights")}
+
+
+def _kept(key, make):
+    ready = _ready.get(key)
+    if ready is None:
+        if len(_ready) >= _MOST_READY:
+            _ready.clear()
+        ready = _ready[key] = make()
+    return ready
 
 
 def _launch(folder, op, fusion, w_shape, top_k, rows, *tensors, fp8=None):
@@ -156,12 +165,7 @@ def _launch(folder, op, fusion, w_shape, top_k, rows, *tensors, fp8=None):
             key += tensor.shape, tensor.dtype, tensor.device
     if fp8:
         key += fp8, tensors[-2].stride(), tensors[-1].stride()
-    key = tuple(key)
-    ready = _ready.get(key)
-    if ready is None:
-        if len(_ready) >= _MOST_READY:
-            _ready.clear()
-        ready = _ready[key] = _Prepared(folder, op, fusion, w_shape, top_k, rows, tensors, fp8)
+    ready = _kept(tuple(key), lambda: _Prepared(folder, op, fusion, w_shape, top_k, rows, tensors, fp8))
     addresses = []
     for place in ready.places:
         tensor = tensors[place]
@@ -245,10 +249,15 @@ def _eager(*tensors):
 def _choose(folder, logits, top_k, bias, score, renormalize, scale, groups, top_groups):
     weights = logits.new_empty((logits.shape[0], top_k), dtype=torch.float32)
     ids = logits.new_empty(weights.shape, dtype=torch.int32)
-    if not _lacks_data(logits):
-        library(folder, logits.device).choose(logits.contiguous(), weights, ids, bias, stream=_stream(logits.device),
-                                              score=score, renormalize=renormalize, scale=scale, groups=groups,
-                                              top_groups=top_groups)
+    if _lacks_data(logits):
+        return weights, ids
+    logits, device = logits.contiguous(), logits.device
+    key = (folder, logits.shape, logits.dtype, device, top_k, score, renormalize, scale, groups, top_groups,
+           None if bias is None else (bias.shape, bias.dtype, bias.device, bias.is_contiguous()))
+    ready = _kept(key, lambda: library(folder, device).chooser(
+        logits, weights, ids, bias, score=score, renormalize=renormalize, scale=scale, groups=groups, top_groups=top_groups))
+    ready(logits.data_ptr(), None if bias is None else bias.data_ptr(), weights.data_ptr(), ids.data_ptr(),
+          _stream(device))
     return weights, ids
 
 
@@ -477,9 +486,10 @@ def _layer(folder, x, up, down, m_sizes, gather_indices, topk_weights, top_k, up
     rows = gather_indices.numel()
     hidden = x.new_empty((rows, _columns(up, up_fusion)))
     y = _result(x, (_rows(rows, top_k, down_fusion, "permute_y"), down.shape[1]), zero_rest)
+    total = x.new_empty((x.shape[0], y.shape[1])) if y.shape[0] != x.shape[0] else None
     _launch(folder, "layer", (up_fusion, down_fusion), (up.shape, down.shape), top_k, rows, x, up, hidden, down, y,
-            m_sizes, gather_indices, topk_weights, up_bias, down_bias)
-    return y
+            m_sizes, gather_indices, topk_weights, up_bias, down_bias, total)
+    return y if total is None else total
 
 
 def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", interleaved=False, up_bias=None,
@@ -488,8 +498,8 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
     [tokens, hidden]; up [experts, 2 * intermediate, hidden], gates first or interleaved; down [experts, hidden,
     intermediate]; topk_ids and topk_weights [tokens, top_k]; activation "silu", "gelu" or "gpt_oss"; biases [experts,
     n]. With part_of_experts those of other experts than these, which begin at first_expert, add nothing. One call
-    launches both kernels, the pair that tune --projection ffn found if there is one. Needs kernels of "permute_x+silu"
-    (or "permute_x", with torch's activation behind it, which gradients take) and of "permute_y+topk_weights", and of dx
+    launches both kernels, the pair that tune --projection ffn found if there is one, and the sum over slots. Needs
+    kernels of "permute_x+silu" (or "permute_x", with torch's activation behind it, which gradients take) and of "permute_y+topk_weights", and of dx
     and dw for gradients; with "+bias" where there are any. Where dx of down is of
     "permute_y+topk_weights+weight_gradient+silu" (tuned with --gated silu), it gives the gradients of gate and up, and
     the product of up is all that is kept between the passes; with a kernel of "permute_x+silu+store_h" the forward pass
@@ -535,13 +545,12 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
     gated = "+".join(["permute_x", *words, *bias])
     if not needs_grad and has("fwd", gated, up):
         run = _layer if _eager(x, up, down) else torch.ops.moetune.layer.default
-        y = run(str(folder), x.contiguous(), up.contiguous(), down.contiguous(), m_sizes, gather, weights, top_k, gated,
-                last, part_of_experts, up_bias, down_bias)
-    else:
-        hidden = grouped_gemm(folder, x, up, m_sizes, gather, top_k=top_k, bias=up_bias,
-                              fusion="+".join(["permute_x", *bias]))
-        y = grouped_gemm(folder, _activated(hidden, activation, interleaved), down, m_sizes, gather, weights,
-                         top_k=top_k, bias=down_bias, fusion=last, zero_rest=part_of_experts)
+        return run(str(folder), x.contiguous(), up.contiguous(), down.contiguous(), m_sizes, gather, weights, top_k,
+                   gated, last, part_of_experts, up_bias, down_bias)
+    hidden = grouped_gemm(folder, x, up, m_sizes, gather, top_k=top_k, bias=up_bias,
+                          fusion="+".join(["permute_x", *bias]))
+    y = grouped_gemm(folder, _activated(hidden, activation, interleaved), down, m_sizes, gather, weights,
+                     top_k=top_k, bias=down_bias, fusion=last, zero_rest=part_of_experts)
     return _summed(y, x.shape[0])
 
 

@@ -161,6 +161,27 @@ def test_results_and_gradients_are_those_of_torch(kernels, mt, fusion, tokens):
             assert close(got, right)
 
 
+@pytest.mark.parametrize("dtype, hidden, words", [("bf16", 256, []), ("fp16", 256, []), ("fp16", 252, ["--variant", "simt"])])
+def test_the_experts_of_a_layer_are_those_of_torch(mt, tmp_path, dtype, hidden, words):
+    """Up, down and the sum over slots in one call; rows of 252 are added up one column at a time."""
+    layer = ["--experts", E, "--top-k", TOP_K, "--hidden", hidden, "--intermediate", 128, "--dtype", dtype, *words]
+    for name, fusions in (("up", ["--permute-x", "--gated", "silu"]), ("down", ["--permute-y", "--topk-weights"])):
+        moetune("tune", *layer, "--projection", name, "--tokens", "32", *fusions, *FEW, "-o", f"{name}.json", cwd=tmp_path)
+    moetune("merge", "up.json", "down.json", "-o", "layer.json", cwd=tmp_path)
+    moetune("export", "layer.json", "--format", "kernels", "-o", "out", cwd=tmp_path)
+    of = {"device": "cuda", "dtype": {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]}
+    for tokens in (1, 32, 300):
+        x, up, down = torch.randn(tokens, hidden, **of), torch.randn(E, 256, hidden, **of) / 16, torch.randn(E, hidden, 128, **of) / 11
+        ids, weights = routing(tokens), torch.rand(tokens, TOP_K, device="cuda")
+        leave_memory_full_of_nan()
+        with torch.no_grad():
+            y = mt.experts(tmp_path / "out", x, up, down, ids, weights)
+        gate, rows = torch.einsum("th,tkoh->tko", x.float(), up.float()[ids]).chunk(2, dim=-1)
+        inner = torch.nn.functional.silu(gate) * rows
+        assert y.shape == x.shape and y.dtype == x.dtype
+        assert close(y, torch.einsum("tki,tkhi,tk->th", inner, down.float()[ids], weights))
+
+
 def leave_memory_full_of_nan():
     """Memory that torch hands out next."""
     for size in (1 << 16, 1 << 20, 1 << 24):

@@ -2,6 +2,7 @@
 // stand for operands, and routes. Prints the kernel's name, or the error.
 //   launch_main FOLDER op=fwd experts=8 top_k=2 n=64 k=64 tokens=16 [fusion=..] [dtype=..] [skew=..] [rows=..]
 //               [room=TOKENS] [bytes=NAME:BYTES] [shift=NAME:BYTES] [other_gpu=1] [route=0]
+//               [sum=SHIFT]
 //               [choose=EXPERTS logits=DTYPE groups=.. top_groups=.. bias=1]
 //               [strides=X_ROW,X_STEP,W_EXPERT,W_ROW,W_STEP]
 // With picks=MOST it prints instead which cell answers for each number of tokens up to MOST; with tokens=A,B it
@@ -61,6 +62,7 @@ int main(int argc, char** argv) {
     long address = 0x100000000000;
     for (const char* name : {"x", "up", "hidden", "m_sizes", "gather_indices", "down", "y", "topk_weights"})
       operands.push_back({name, reinterpret_cast<void*>(address += 0x1000000000), -1});
+    if (given.count("sum")) operands.push_back({"sum", reinterpret_cast<void*>(0x200000000000 + number("sum", 0)), -1});
     if (given.count("without"))
       std::erase_if(operands, [&](const moetune_operand& operand) { return operand.name == given["without"]; });
     require(moetune_launch_layer(kernel, last, tokens, -1, room, operands.data(), operands.size(),

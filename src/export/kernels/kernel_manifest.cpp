@@ -270,6 +270,15 @@ Json cubins_of(const ServiceCubins& services) {
   return cubins;
 }
 
+// One launch for each type of Y.
+Json sum_json(const ServiceCubins& services) {
+  Json sum = Json::object();
+  for (const std::string_view y : {"bf16", "fp16"})
+    sum[y] = pass(cubins_of(services), fmt::format("sum_{}", y), 256, "ceil_div(tokens * n, 2048)",
+                  {pointer("sum"), pointer("y"), {{"int32", "tokens"}}, {{"int32", "top_k"}}, {{"int64", "n"}}});
+  return sum;
+}
+
 // One launch for each type of ids.
 Json route_json(const ServiceCubins& services) {
   Json route = Json::object();
@@ -356,6 +365,7 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
       {"files", files_json(exported)},
       {"choose", choose_json(exported.services)},
       {"route", route_json(exported.services)},
+      {"sum", sum_json(exported.services)},
       {"kernels", json_list(exported.kernels, [&](const auto& one) { return kernel_json(one, exported.services); })},
       {"cells", json_list(exported.cells, cell_json)},
       {"ranges", json_list(exported.ranges, range_json)}};

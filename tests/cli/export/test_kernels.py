@@ -63,6 +63,8 @@ try:
         for name in ("x", "up", "hidden", "m_sizes", "gather_indices", "down", "y", "topk_weights"):
             address += 0x1000000000
             operands[name] = Tensor(address, needs[name].shape, needs[name].dtype)
+        if "sum" in given:
+            operands["sum"] = Tensor(0x200000000000 + number("sum"), [tokens, needs["y"].shape[1]], needs["y"].dtype)
         layer.launch(tokens, kernels.Workspace(library, tokens, [request, down]), stream=0x77, **operands)
         sys.exit()
     rows, every = number("rows"), [int(tokens) for tokens in given["tokens"].split(",")]
@@ -184,6 +186,15 @@ def test_one_call_launches_a_layer(exported, callers):
         ("0x101000000000", "0x102000000000", "0x103000000000"), ("0x103000000000", "0x106000000000", "0x107000000000")]
     up, down = (line for line in log.splitlines() if line.startswith("launch"))
     assert down.endswith(" early") and not up.endswith(" early")
+
+
+def test_a_layer_adds_up_its_slots(exported, callers):
+    _, log = callers.run(exported, **PAIR, tokens=16, sum=0)
+    launches = [line.split() for line in log.splitlines() if line.startswith("launch")]
+    assert [line[1] for line in launches] == ["moetune_kernel", "moetune_kernel", "sum_bf16"]
+    assert launches[2][2:6] == ["grid", "4,1,1", "block", "256,1,1"]  # 16 rows of 512, 2048 a block
+    out, log = callers.run(exported, code=1, **PAIR, tokens=16, sum=8)
+    assert "sum: 'sum' must begin at a multiple of 16 bytes" in out
 
 
 def test_down_alone_begins_when_the_launch_before_it_has_ended(exported, callers):

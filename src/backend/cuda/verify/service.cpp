@@ -28,7 +28,9 @@ std::string unit_of(Dtype dtype, const char* kernels) {
 }  // namespace
 
 std::string finish_unit(Dtype dtype) { return unit_of(dtype, "finish_kernels"); }
-std::string route_unit() { return "#include \"service/choose.cuh\"\n#include \"service/route.cuh\"\n"; }
+std::string route_unit() {
+  return "#include \"service/choose.cuh\"\n#include \"service/route.cuh\"\n#include \"service/sum.cuh\"\n";
+}
 std::string service_unit(Dtype dtype) {
   return unit_of(dtype, bits(dtype) == 4 ? "operand_kernels" : "service_kernels");
 }

@@ -123,8 +123,8 @@ struct DequantisedRows {
 
 /// The text of the service kernels of one dtype; it includes that of finish_unit.
 std::string service_unit(Dtype dtype);
-/// Kernels of the last pass, kernels/service/finish.cuh, alone; and those that choose experts and sort
-/// rows by expert, kernels/service/choose.cuh and route.cuh.
+/// Kernels of the last pass, kernels/service/finish.cuh, alone; and those that choose experts, sort rows by
+/// expert and add up slots, kernels/service/choose.cuh, route.cuh and sum.cuh.
 std::string finish_unit(Dtype dtype);
 std::string route_unit();
 
