@@ -1,6 +1,7 @@
 // Chooses experts from a router's logits: scores, the top_k of each token and their weights, by one warp a token.
 #pragma once
 #include "numbers.cuh"
+#include "service/warp.cuh"
 
 namespace moetune {
 
@@ -25,19 +26,6 @@ __device__ __forceinline__ unsigned order_of(float value) {
 }
 __device__ __forceinline__ float value_of(unsigned order) {
   return order <= 1 ? least() : __uint_as_float(order >> 31 ? order & 0x7fffffffu : ~order);
-}
-
-__device__ __forceinline__ unsigned warp_max(unsigned value) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(~0u, value);
-#else
-  for (int step = 16; step > 0; step /= 2) value = max(value, __shfl_xor_sync(~0u, value, step));
-  return value;
-#endif
-}
-__device__ __forceinline__ float warp_sum(float value) {
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0u, value, step);
-  return value;
 }
 
 // A token's experts in shared memory. Each lane has every 32nd, and reads and writes no others.
