@@ -116,6 +116,7 @@ extern "C" __global__ void __launch_bounds__(128)
     choose(float* weights, int* ids, const void* logits, const float* bias, int type, int tokens, int experts,
            int top_k, int sigmoid, int renormalises, int scale, int groups, int top_groups) {
   using namespace moetune;
+  follow_any();
   __shared__ Candidates of_warp[4];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Logits in = {logits, type};

@@ -20,6 +20,7 @@ __device__ __forceinline__ void route(int* m_sizes, int* gather_indices, const I
     const long long id = slot < slots ? static_cast<long long>(ids[slot]) - first_expert : -1;
     return id < experts ? static_cast<int>(id < 0 ? -1 : id) : -1;
   };
+  follow_any();
   if (threadIdx.x < 2) counts[threadIdx.x] = 0;
   __syncthreads();
   int before = 0, own = 0;

@@ -1,6 +1,7 @@
 // Adds up the rows of a token's slots, [tokens, top_k, n], as the last launch of a layer.
 #pragma once
 #include "numbers.cuh"
+#include "service/warp.cuh"
 
 namespace moetune {
 
@@ -30,6 +31,7 @@ __device__ __forceinline__ void add_slots(Element* sum, const Element* y, int to
 
 template <class Element>
 __device__ __forceinline__ void add_any_slots(Element* sum, const Element* y, int tokens, int top_k, long long n) {
+  follow_any();
   if (n % 8 == 0)
     add_slots<8>(sum, y, tokens, top_k, n);
   else

@@ -1,7 +1,15 @@
-// What all lanes of a warp have together.
+// What all lanes of a warp have together; and launches that begin early.
 #pragma once
 
 namespace moetune {
+
+// Programmatic dependent launch: waits until the launch before has ended, and lets the next one begin. A kernel calls
+// it before all else.
+__device__ __forceinline__ void follow_any() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 __device__ __forceinline__ unsigned warp_max(unsigned value) {
 #if __CUDA_ARCH__ >= 800

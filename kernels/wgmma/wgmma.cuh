@@ -41,7 +41,6 @@ struct Wgmma {
   static __forceinline__ void setup(const Block& block) {
     WgmmaAddresses<Block>::setup(block);
     if (threadIdx.x == 0) {
-      if constexpr (Block::leads) launch_dependents();
       WgmmaAddresses<Block>::prefetch(block.args);
       WgmmaBoxes<Block>::prefetch(block.args);
       WgmmaStore<Block>::prefetch(block.args);
@@ -58,6 +57,8 @@ struct Wgmma {
       block.scheduler().value = Block::Scheduler::begin(block.args);
       block.scheduler().value.m_sizes = block.m_sizes();  // scans read shared memory only
     }
+    if constexpr (Block::leads) wait_for_launch_before();
+    if constexpr (Block::leads || Block::follows) launch_dependents();
     Tiles::read_sizes(block);
     __syncthreads();
     if constexpr (Block::cluster > 1) cluster_sync();

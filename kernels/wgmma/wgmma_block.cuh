@@ -82,7 +82,8 @@ struct WgmmaBlock : Config {
   static constexpr bool makes_gates = problem.makes_gates;
   static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, X and W are across
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
-  static constexpr bool leads = Function::joins > 1, follows = follows_up(knobs, problem);  // in a layer: up, down
+  // In a layer, of up and of down. Up lets down begin once it has waited itself: down reads what up reads at once.
+  static constexpr bool leads = follows_any(problem), follows = follows_up(knobs, problem);
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 
   static constexpr int element_bytes = sizeof(Element);

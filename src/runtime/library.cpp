@@ -197,6 +197,9 @@ void KernelLibrary::find_device(bool other_gpu) {
   capability_ = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   processors_ = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  int version = 0;
+  require(driver().cuDriverGetVersion(&version), "cannot tell the driver's version");
+  may_follow_ = capability_ >= 90 && version >= 12030;  // older drivers cannot capture such launches in graphs
   read_served();
   if (served_.empty())
     throw machine_error(at_.where() + ": has no kernels for " + name + ", compute capability " +
@@ -325,6 +328,7 @@ LoadedFunction KernelLibrary::load(const JsonAt& launch) {
   LoadedFunction made;
   require(driver().cuModuleGetFunction(&made.function, module, entry.c_str()), path + ": has no kernel " + entry);
   made.held = held_blocks(made.function, launch, processors_);
+  made.may_follow = may_follow_;
   return made;
 }
 

@@ -89,6 +89,7 @@ class KernelLibrary {
   JsonAt at_;
   CUcontext context_ = nullptr;
   int device_ = 0, capability_ = 0, processors_ = 0;
+  bool may_follow_ = false;                     // see LoadedFunction
   std::vector<moetune_served> served_;          // on this GPU; texts belong to the manifest
   std::vector<std::pair<JsonAt, int>> places_;  // of served_, with closeness
   std::recursive_mutex mutex_;

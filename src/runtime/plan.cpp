@@ -89,7 +89,8 @@ Plan::Plan(std::string kernel, const std::vector<JsonAt>& launches, const std::v
     step.threads = static_cast<unsigned>(launch["threads"].integer());
     step.shared_bytes = static_cast<unsigned>(launch["shared_bytes"].integer());
     step.cooperative = launch["cooperative"].boolean();
-    step.follows_up = launch.has("follows_up") && launch["follows_up"].boolean();
+    if (functions[i].may_follow && launch.has("follows"))
+      step.follows_any = launch["follows"].string() == "any", step.follows_up = launch["follows"].string() == "up";
     each(launch["arguments"], [&](const JsonAt& argument) {
       step.arguments.push_back(prepared(argument_of(argument, own)));
       step.addresses.push_back(step.arguments.back().bytes.data());  // stays where it is when the argument moves
@@ -166,7 +167,7 @@ void Plan::launch(Step& step, CUstream stream, bool after_up) const {
     return;
   }
   for (Argument& argument : step.arguments) put_addresses(argument);
-  const bool early = after_up && step.follows_up;
+  const bool early = step.follows_any || (after_up && step.follows_up);
   CUlaunchAttribute attribute = {};
   if (step.cooperative) {
     attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;

@@ -56,6 +56,7 @@ struct OperandNeed {
 struct LoadedFunction {
   CUfunction function = nullptr;  // null: a fill
   int64_t held = 0;
+  bool may_follow = false;  // kernels wait for the launch before them, and the driver can capture that
 };
 
 class Plan {
@@ -93,7 +94,7 @@ class Plan {
     LaunchFill fill;
     size_t filled = 0;  // place
     unsigned grid = 0, threads = 0, shared_bytes = 0;
-    bool cooperative = false, follows_up = false;
+    bool cooperative = false, follows_up = false, follows_any = false;
     std::vector<Argument> arguments;
     std::vector<void*> addresses;  // of arguments
   };

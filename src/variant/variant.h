@@ -20,6 +20,13 @@ constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 struct Pack;
 
 /// How a unit is launched. The grid never depends on m_sizes, which live on the device.
+/// Which launch before it a kernel waits for itself, so that it may begin before that one has ended (programmatic
+/// dependent launch): up of its layer, or any.
+enum class Follows { none, up, any };
+constexpr std::string_view name(Follows follows) {
+  return follows == Follows::up ? "up" : follows == Follows::any ? "any" : "none";
+}
+
 struct LaunchPlan {
   int threads = 0;                      // a block
   int64_t shared_bytes = 0;             // dynamic shared memory a block
@@ -37,7 +44,7 @@ struct LaunchPlan {
   int gate_parts = 0;  // of a row's product with X, of a tile, where the kernel makes gradients of gates; else 0
   bool gathers_first = false;  // rows of X are put in order in a buffer before tiles read them
   bool waits = false;          // blocks wait for one another, so that all of them must run at once
-  bool follows_up = false;     // it may begin before the launch that writes its X has ended, for which it waits itself
+  Follows follows = Follows::none;
 };
 
 /// The functions capture the variant's context, so that one made from files at run time looks the same. Lives in

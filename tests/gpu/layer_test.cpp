@@ -90,7 +90,7 @@ TEST_F(LayerTest, DownWaitsForUp) {
       std::vector<Contender> contenders;
       for (size_t i = 0; i < downs.size(); ++i) {
         contenders.push_back({.baseline = "", .candidate = ups[i % ups.size()], .down = downs[i]});
-        early += downs[i].variant->plan(downs[i], layer.down.shape).follows_up;
+        early += downs[i].variant->plan(downs[i], layer.down.shape).follows == Follows::up;
       }
       expect_right(layer, contenders);
     }

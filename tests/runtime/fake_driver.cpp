@@ -61,6 +61,11 @@ int fault() { return number("FAKE_CUDA_FAULT", 0); }
 extern "C" {
 
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int* version) {
+  const char* given = std::getenv("FAKE_CUDA_VERSION");
+  *version = given ? std::atoi(given) : 13000;
+  return CUDA_SUCCESS;
+}
 CUresult cuCtxGetCurrent(CUcontext* context) {
   *context = contexts.back();
   return CUDA_SUCCESS;

@@ -702,20 +702,23 @@ TEST(WgmmaFallback, IsTheModelsFirstChoiceOfTiles) {
       }
 }
 
-TEST(WgmmaPlan, FollowsUpWhereItIsDownAndNoBlockWaitsForAnother) {
-  const auto follows = [](const std::string& ways, Fusion fusion, Op op = Op::fwd) {
+TEST(WgmmaPlan, FollowsInLayersWhereNoBlockWaitsForAnother) {
+  const auto follows = [](const std::string& ways, Fusion fusion, Op op = Op::fwd) -> std::string_view {
     Shape shape = shape_of(Dtype::bf16, op);
     shape.fusion = fusion;
-    return find_variant("wgmma").plan(parse_candidate(wgmma(ways)), shape).follows_up;
+    return name(find_variant("wgmma").plan(parse_candidate(wgmma(ways)), shape).follows);
   };
-  const Fusion down = {.permute_y = true, .topk_weights = true};
-  for (const char* ways : {"tma_w=yes", "tma_w=yes tiles=dynamic", "tma_w=no", "tma_w=yes split=4"})
-    EXPECT_TRUE(follows(ways, down)) << ways;
-  for (const char* ways : {"tma_w=yes pace=common", "tma_w=yes split=0", "tma_w=yes addressing=pointers"})
-    EXPECT_FALSE(follows(ways, down)) << ways;
-  EXPECT_FALSE(follows("tma_w=yes", {}));
-  EXPECT_FALSE(follows("tma_w=yes", {.permute_x = true, .topk_weights = true, .by_slot = true}));
-  EXPECT_FALSE(follows("tma_w=yes", down, Op::dx));
+  const Fusion down = {.permute_y = true, .topk_weights = true}, up = {.permute_x = true, .silu = true};
+  for (const char* ways : {"tma_w=yes", "tma_w=yes tiles=dynamic", "tma_w=no", "tma_w=yes split=4"}) {
+    EXPECT_EQ(follows(ways, down), "up") << ways;
+    EXPECT_EQ(follows(ways, up), "any") << ways;
+  }
+  for (const char* ways : {"tma_w=yes pace=common", "tma_w=yes split=0"})
+    for (const Fusion& fusion : {down, up}) EXPECT_EQ(follows(ways, fusion), "none") << ways;
+  EXPECT_EQ(follows("tma_w=yes addressing=pointers", down), "none");
+  EXPECT_EQ(follows("tma_w=yes", {}), "none");
+  EXPECT_EQ(follows("tma_w=yes", {.permute_x = true, .topk_weights = true, .by_slot = true}), "none");
+  EXPECT_EQ(follows("tma_w=yes", down, Op::dx), "none");
 }
 
 TEST(WgmmaFallback, IsLegalWhereDwIsAccumulatedOrStoredInFp32) {

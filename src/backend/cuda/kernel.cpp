@@ -131,7 +131,7 @@ class UnitKernel : public Kernel {
     config.dynamicSmemBytes = static_cast<size_t>(plan_.shared_bytes);
     config.stream = stream;
     config.attrs = &early;
-    config.numAttrs = after_up && plan_.follows_up ? 1 : 0;
+    config.numAttrs = after_up && plan_.follows == Follows::up ? 1 : 0;
     require_candidate(cudaLaunchKernelExC(&config, function_, arguments), "cannot launch the kernel");
     if (takes_another_pass(operands_.product)) operands_.finish(services_, set, stream, parts_);
   }

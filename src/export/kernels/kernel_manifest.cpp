@@ -152,7 +152,7 @@ Json main_launch(const ExportedKernel& kernel, const Product& product, const Lau
           {"cluster", kernel.plan.cluster},
           {"most_per_processor", kernel.plan.workspace > 0 ? Json(kernel.plan.min_blocks_per_sm) : Json(nullptr)},
           {"cooperative", rule.cooperative},
-          {"follows_up", rule.follows_up},
+          {"follows", name(rule.follows)},
           {"grid", rule.grid.text()},
           {"arguments", {args_json(product, rule, leaves_sums)}}};
 }
@@ -264,6 +264,11 @@ Json files_json(const KernelExport& exported) {
   return files;
 }
 
+Json early(Json launch) {
+  launch["follows"] = name(Follows::any);
+  return launch;
+}
+
 Json cubins_of(const ServiceCubins& services) {
   Json cubins = Json::object();
   for (const CubinFile& cubin : services.route) cubins[cubin.arch] = cubin.name;
@@ -274,8 +279,8 @@ Json cubins_of(const ServiceCubins& services) {
 Json sum_json(const ServiceCubins& services) {
   Json sum = Json::object();
   for (const std::string_view y : {"bf16", "fp16"})
-    sum[y] = pass(cubins_of(services), fmt::format("sum_{}", y), 256, "ceil_div(tokens * n, 2048)",
-                  {pointer("sum"), pointer("y"), {{"int32", "tokens"}}, {{"int32", "top_k"}}, {{"int64", "n"}}});
+    sum[y] = early(pass(cubins_of(services), fmt::format("sum_{}", y), 256, "ceil_div(tokens * n, 2048)",
+                        {pointer("sum"), pointer("y"), {{"int32", "tokens"}}, {{"int32", "top_k"}}, {{"int64", "n"}}}));
   return sum;
 }
 
@@ -283,13 +288,13 @@ Json sum_json(const ServiceCubins& services) {
 Json route_json(const ServiceCubins& services) {
   Json route = Json::object();
   for (const std::string_view ids : {"int32", "int64"})
-    route[ids] = pass(cubins_of(services), fmt::format("route_{}", ids), 1024, "experts",
-                      {pointer("m_sizes"),
-                       pointer("gather_indices"),
-                       pointer("topk_ids"),
-                       {{"int32", "slots"}},
-                       {{"int32", "first_expert"}},
-                       {{"int32", "rows"}}});
+    route[ids] = early(pass(cubins_of(services), fmt::format("route_{}", ids), 1024, "experts",
+                            {pointer("m_sizes"),
+                             pointer("gather_indices"),
+                             pointer("topk_ids"),
+                             {{"int32", "slots"}},
+                             {{"int32", "first_expert"}},
+                             {{"int32", "rows"}}}));
   return route;
 }
 
@@ -298,7 +303,7 @@ Json choose_json(const ServiceCubins& services) {
   for (const char* word :
        {"type", "tokens", "experts", "top_k", "sigmoid", "renormalize", "scale", "groups", "top_groups"})
     arguments.push_back({{"int32", word}});
-  return pass(cubins_of(services), "choose", 128, "ceil_div(tokens, 4)", std::move(arguments));
+  return early(pass(cubins_of(services), "choose", 128, "ceil_div(tokens, 4)", std::move(arguments)));
 }
 
 }  // namespace

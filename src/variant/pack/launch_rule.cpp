@@ -177,7 +177,7 @@ MapShape evaluate(const MapRule& rule, const Sizes& sizes) {
 LaunchRule launch_rule(const LaunchPlan& plan, const Product& product) {
   return {.grid = grid_of(plan, product),
           .cooperative = plan.waits,
-          .follows_up = plan.follows_up,
+          .follows = plan.follows,
           .maps = maps_of(plan, product),
           .buffers = buffers_of(plan, product)};
 }

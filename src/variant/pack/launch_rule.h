@@ -69,7 +69,7 @@ struct BufferRule {
 struct LaunchRule {
   Expression grid;           // blocks
   bool cooperative = false;  // blocks wait for one another: all of them must run at once
-  bool follows_up = false;   // may begin before the launch that writes its X has ended
+  Follows follows = Follows::none;
   std::vector<MapRule> maps;
   std::vector<BufferRule> buffers;
 };

@@ -184,8 +184,23 @@ def test_one_call_launches_a_layer(exported, callers):
     arguments = [line.split() for line in log.splitlines() if line.startswith("  x 0x")]
     assert [(line[1], line[3], line[5]) for line in arguments] == [
         ("0x101000000000", "0x102000000000", "0x103000000000"), ("0x103000000000", "0x106000000000", "0x107000000000")]
-    up, down = (line for line in log.splitlines() if line.startswith("launch"))
-    assert down.endswith(" early") and not up.endswith(" early")
+    assert all(line.endswith(" early") for line in log.splitlines() if line.startswith("launch"))
+
+
+@pytest.mark.parametrize("env", [{"FAKE_CUDA_VERSION": "12020"}, {"FAKE_CUDA_CAPABILITY": "80"}])
+def test_nothing_begins_early_where_it_cannot(exported, tmp_path, callers, env):
+    """Drivers before CUDA 12.3 capture no such launch in a graph, and kernels before sm_90 don't wait."""
+    def for_any(manifest):
+        for cells in (manifest["cells"], manifest["ranges"]):
+            for served in cells:
+                served["arch"] = "sm_80" if "CAPABILITY" in str(env) else served["arch"]
+        for kernel in [*manifest["kernels"], {"launches": [*manifest["route"].values(), *manifest["sum"].values(), manifest["choose"]]}]:
+            for launch in kernel["launches"]:
+                if "cubin" in launch and "CAPABILITY" in str(env):
+                    launch["cubin"] = {"sm_80": launch["cubin"]["sm_90a"]}
+    folder = changed(exported, tmp_path, for_any)
+    _, log = callers.run(folder, env=env, **PAIR, tokens=16, sum=0)
+    assert "launch sum_bf16" in log and " early" not in log
 
 
 def test_a_layer_adds_up_its_slots(exported, callers):
@@ -198,13 +213,15 @@ def test_a_layer_adds_up_its_slots(exported, callers):
 
 
 def test_down_alone_begins_when_the_launch_before_it_has_ended(exported, callers):
-    """What writes its x then need not let it begin before."""
+    """What writes its x then need not let it begin before. Up waits for any launch itself."""
     manifest = json.loads((exported / "manifest.json").read_text())
-    down = next(kernel for kernel in manifest["kernels"] if kernel["launches"][0].get("follows_up"))
-    assert down["op"] == "fwd" and down["fusion"].startswith("permute_y")
-    cell = next(cell for cell in manifest["cells"] if cell["kernel"] == down["name"])
-    _, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
-    assert "launch moetune_kernel" in log and " early" not in log
+    for follows, fusion, ends in (("up", "permute_y", ""), ("any", "permute_x+silu", " early"), ("none", "permute_x", "")):
+        kernel = next(kernel for kernel in manifest["kernels"] if kernel["launches"][0]["follows"] == follows)
+        assert kernel["op"] == "fwd" and kernel["fusion"] == fusion or follows == "none"
+        cell = next(cell for cell in manifest["cells"] if cell["kernel"] == kernel["name"])
+        _, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"], route=0)
+        launches = [line for line in log.splitlines() if "launch moetune_kernel" in line]
+        assert launches and all(line.endswith(f"stream 0x77{ends}") for line in launches)
 
 
 def test_experts_are_chosen_in_one_launch(exported, callers):

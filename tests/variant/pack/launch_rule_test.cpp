@@ -167,8 +167,8 @@ TEST(LaunchRule, BuffersAreThoseThatThePlanAsksFor) {
   EXPECT_EQ(bytes(plain, "workspace"), -1);
   const LaunchRule all = launch_rule({.workspace = 4096, .maps = 6, .gathers_first = true, .waits = true}, product);
   EXPECT_TRUE(all.cooperative);
-  EXPECT_FALSE(all.follows_up);
-  EXPECT_TRUE(launch_rule({.follows_up = true}, product).follows_up);
+  EXPECT_EQ(all.follows, Follows::none);
+  EXPECT_EQ(launch_rule({.follows = Follows::up}, product).follows, Follows::up);
   EXPECT_EQ(bytes(all, "workspace"), 40960);
   EXPECT_EQ(bytes(all, "maps"), 10 * 6 * 128);
   EXPECT_EQ(bytes(all, "gathered_rows"), 80 * 512 * 2);
