@@ -21,7 +21,7 @@ __device__ __forceinline__ float least() { return __uint_as_float(0xff800000u); 
 
 // Larger for larger numbers. NaN is least, so that a token has top_k experts whatever its logits are; 0 is left out.
 __device__ __forceinline__ unsigned order_of(float value) {
-  const unsigned bits = __float_as_uint(value);
+  const unsigned bits = __float_as_uint(value + 0.0f);  // -0 is 0
   return value != value ? 1 : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 __device__ __forceinline__ float value_of(unsigned order) {

@@ -357,7 +357,8 @@ std::shared_ptr<Plan> KernelLibrary::choose(const moetune_choice& how, int64_t t
   static constexpr const char* kTypes[] = {"bf16", "fp16", "fp32"};
   const auto* const type = std::ranges::find(kTypes, dtype);
   if (type == std::end(kTypes)) throw request_error("choose: logits are bf16, fp16 or fp32, not " + dtype);
-  if (tokens < 0 || experts < 1 || experts > 1024) throw request_error("choose: takes 1 to 1024 experts");
+  if (tokens < 0) throw request_error("choose: tokens must not be negative");
+  if (experts < 1 || experts > 1024) throw request_error("choose: takes 1 to 1024 experts");
   if (groups < 1 || groups > 32 || experts % groups != 0 || top_groups < 1 || top_groups > groups)
     throw request_error("choose: takes 1 to 32 groups that divide the experts, and of these 1 or more");
   if (top_k < 1 || top_k > 32 || top_k > experts / groups * top_groups)
@@ -391,6 +392,7 @@ std::shared_ptr<Plan> KernelLibrary::service(const char* name, const std::string
   const std::lock_guard lock(mutex_);
   std::pair<std::string, std::vector<int64_t>> key = {name + type, values};
   if (const auto found = services_.find(key); found != services_.end()) return found->second;
+  if (!at_.has(name)) throw request_error(at_.where() + ": has no kernel '" + name + "'", "export the table again");
   const CurrentContext current(context_);
   const JsonAt launch = type.empty() ? at_[name] : at_[name][type];
   Sizes sizes;

@@ -2,7 +2,11 @@
 #include "runtime/moetune.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "runtime/driver.h"
@@ -127,30 +131,31 @@ int moetune_launch_layer(const moetune_kernel* up_kernel, const moetune_kernel* 
                          void* stream) {
   return told([&] {
     const CurrentContext current(loaded(up_kernel).library().context());
-    const auto launch = [&](const moetune_kernel* kernel, std::string_view x, std::string_view w, std::string_view y,
-                            std::string_view bias) {
-      std::vector<moetune_operand> own;
-      for (const moetune_operand& operand : std::span(operands, count)) {
-        const std::string_view name = operand.name;
-        const char* its = name == x                                                                 ? "x"
-                          : name == w                                                               ? "w"
-                          : name == y                                                               ? "y"
-                          : name == bias                                                            ? "bias"
-                          : name == "m_sizes" || name == "gather_indices" || name == "topk_weights" ? operand.name
-                                                                                                    : nullptr;
-        if (its) own.push_back({its, operand.data, operand.bytes});
-      }
-      loaded(kernel)
-          .plan(tokens, rows)
-          ->launch(own, workspace ? &workspace->memory : nullptr, static_cast<CUstream>(stream), kernel == down_kernel);
+    struct Launch {
+      std::shared_ptr<Plan> plan;
+      const LaunchWorkspace* memory;
+      std::vector<moetune_operand> operands = {};
     };
-    launch(up_kernel, "x", "up", "hidden", "up_bias");
-    launch(down_kernel, "hidden", "down", "y", "down_bias");
-    const std::span given(operands, count);
-    if (std::ranges::any_of(given, [](const moetune_operand& it) { return std::string_view(it.name) == "sum"; })) {
-      LoadedKernel& down = loaded(down_kernel);
-      down.library().sum(down.served().request, tokens)->launch(given, nullptr, static_cast<CUstream>(stream));
-    }
+    std::vector<Launch> launches;
+    // `names`: what the caller calls the kernel's x, w, y and bias.
+    const auto add = [&](Launch launch, std::array<std::string_view, 4> names) {
+      static constexpr const char* kNames[] = {"x", "w", "y", "bias"};
+      for (const moetune_operand& it : std::span(operands, count))
+        if (const auto at = std::ranges::find(names, it.name) - names.begin(); at < 4)
+          launch.operands.push_back({kNames[at], it.data, it.bytes});
+        else if (std::ranges::find(kNames, std::string_view(it.name)) == std::end(kNames))
+          launch.operands.push_back(it);
+      launches.push_back(std::move(launch));
+    };
+    const LaunchWorkspace* const memory = workspace ? &workspace->memory : nullptr;
+    LoadedKernel &up = loaded(up_kernel), &down = loaded(down_kernel);
+    add({up.plan(tokens, rows), memory}, {"x", "up", "hidden", "up_bias"});
+    add({down.plan(tokens, rows), memory}, {"hidden", "down", "y", "down_bias"});
+    if (std::any_of(operands, operands + count, [](const auto& it) { return std::string_view(it.name) == "sum"; }))
+      add({down.library().sum(down.served().request, tokens), nullptr}, {"", "", "y", ""});
+    for (const Launch& one : launches) one.plan->check(one.operands, one.memory);
+    for (const Launch& one : launches)
+      one.plan->launch(one.operands, one.memory, static_cast<CUstream>(stream), &one == &launches[1]);
   });
 }
 
@@ -158,12 +163,10 @@ int moetune_choose(moetune_library* library, const moetune_choice* how, int64_t 
                    const void* logits, const void* bias, void* topk_weights, void* topk_ids, void* stream) {
   return told([&] {
     const CurrentContext current(library->context());
-    const auto operand = [](const char* name, const void* data) {
-      return moetune_operand{name, const_cast<void*>(data), -1};
-    };
-    const moetune_operand operands[] = {operand("topk_weights", topk_weights), operand("topk_ids", topk_ids),
-                                        operand("logits", logits), operand("bias", bias)};
-    library->choose(*how, tokens, dtype, bias != nullptr)->launch(operands, nullptr, static_cast<CUstream>(stream));
+    const moetune_operand operands[] = {
+        {"topk_weights", topk_weights, -1}, {"topk_ids", topk_ids, -1}, {"logits", logits, -1}, {"bias", bias, -1}};
+    library->choose(*how, tokens, dtype ? dtype : "none", bias != nullptr)
+        ->launch(operands, nullptr, static_cast<CUstream>(stream));
   });
 }
 

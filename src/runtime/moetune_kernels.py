@@ -10,6 +10,7 @@ stride()) and torch's current stream.
 """
 import ctypes
 import functools
+import json
 import math
 import pathlib
 import sys
@@ -199,6 +200,11 @@ class Library:
                  "skew": each.skew, "time_us": each.time_us} for each in first[:count.value]]
 
     @functools.cached_property
+    def sums(self):
+        """Whether layers add up their slots; exports of before don't."""
+        return "sum" in json.loads((self.folder / "manifest.json").read_text())
+
+    @functools.cached_property
     def requests(self):
         """(op, dtype, fusion, experts, top_k, n, k) of every computation that the export serves on this GPU."""
         return {tuple(each[name] for name, _ in Request._fields_) for each in self.served()}
@@ -239,8 +245,8 @@ class Library:
             if tensor is not None:
                 Need(*need, True).require("choose", tensor, self.device)
         how = ctypes.byref(Choice(experts, top_k, groups, top_groups, score == "sigmoid", renormalize, scale))
-        call, handle, dtype = _c.moetune_choose, self.handle, dtype.encode()
-        return lambda *addresses: require(call(handle, how, tokens, dtype, *addresses))
+        call, dtype = _c.moetune_choose, dtype.encode()
+        return lambda *addresses: require(call(self.handle, how, tokens, dtype, *addresses))
 
     def route(self, topk_ids, m_sizes, gather_indices, first_expert=0, stream=None):
         """Sorts a routing by expert, in one kernel, without a sync. topk_ids [tokens, top_k] are int32 or int64; those

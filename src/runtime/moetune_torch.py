@@ -486,10 +486,11 @@ def _layer(folder, x, up, down, m_sizes, gather_indices, topk_weights, top_k, up
     rows = gather_indices.numel()
     hidden = x.new_empty((rows, _columns(up, up_fusion)))
     y = _result(x, (_rows(rows, top_k, down_fusion, "permute_y"), down.shape[1]), zero_rest)
-    total = x.new_empty((x.shape[0], y.shape[1])) if y.shape[0] != x.shape[0] else None
+    sums = y.shape[0] != x.shape[0] and not _lacks_data(x) and library(folder, x.device).sums
+    total = x.new_empty((x.shape[0], y.shape[1])) if sums else None
     _launch(folder, "layer", (up_fusion, down_fusion), (up.shape, down.shape), top_k, rows, x, up, hidden, down, y,
             m_sizes, gather_indices, topk_weights, up_bias, down_bias, total)
-    return y if total is None else total
+    return total if sums else _summed(y, x.shape[0])
 
 
 def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", interleaved=False, up_bias=None,

@@ -187,6 +187,11 @@ void Plan::launch(Step& step, CUstream stream, bool after_up) const {
   if (result != CUDA_SUCCESS) require(result, kernel_ + ": cannot be launched");
 }
 
+void Plan::check(std::span<const moetune_operand> operands, const LaunchWorkspace* workspace) {
+  const std::lock_guard lock(mutex_);
+  take_addresses(operands, workspace);
+}
+
 void Plan::launch(std::span<const moetune_operand> operands, const LaunchWorkspace* workspace, CUstream stream,
                   bool after_up) {
   const std::lock_guard lock(mutex_);

@@ -67,6 +67,9 @@ class Plan {
 
   const std::vector<OperandNeed>& operands() const { return operands_; }
 
+  /// Throws what launch() does for operands that don't fit.
+  void check(std::span<const moetune_operand> operands, const LaunchWorkspace* workspace);
+
   /// See moetune_launch. `workspace` may be null for a plan without buffers. `after_up`: the launch before it in the
   /// stream writes its x, and a kernel that waits for that itself may begin before it has ended.
   void launch(std::span<const moetune_operand> operands, const LaunchWorkspace* workspace, CUstream stream,

@@ -19,7 +19,6 @@ constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 
 struct Pack;
 
-/// How a unit is launched. The grid never depends on m_sizes, which live on the device.
 /// Which launch before it a kernel waits for itself, so that it may begin before that one has ended (programmatic
 /// dependent launch): up of its layer, or any.
 enum class Follows { none, up, any };
@@ -27,6 +26,7 @@ constexpr std::string_view name(Follows follows) {
   return follows == Follows::up ? "up" : follows == Follows::any ? "any" : "none";
 }
 
+/// How a unit is launched. The grid never depends on m_sizes, which live on the device.
 struct LaunchPlan {
   int threads = 0;                      // a block
   int64_t shared_bytes = 0;             // dynamic shared memory a block

@@ -104,11 +104,11 @@ def scores_of(logits, bias, score, groups=1, top_groups=1, **_):
     (8, 2, {}), (60, 4, {"renormalize": False}), (128, 8, {}), (128, 8, {"score": "sigmoid", "biased": True}),
     (256, 8, {"score": "sigmoid", "biased": True, "scale": 2.5, "groups": 8, "top_groups": 4}),
     (160, 6, {"renormalize": False, "scale": 16.0, "groups": 8, "top_groups": 3}), (512, 10, {}), (1000, 32, {"score": "sigmoid"}),
-    (1, 1, {}), (32, 32, {"biased": True})])
+    (1, 1, {}), (32, 32, {"biased": True}), (1024, 8, {"groups": 32, "top_groups": 32}), (16, 4, {"groups": 16, "top_groups": 5})])
 def test_the_chosen_experts_are_those_of_torch(kernels, mt, experts, top_k, how, dtype):
     how = {"score": "softmax", "renormalize": True, "scale": 1.0, **how}
     bias = torch.randn(experts, device="cuda") if how.pop("biased", False) else None
-    for tokens in (1, 5, 300):
+    for tokens in (1, 5, 0, 300):
         logits = torch.randn(tokens, experts, device="cuda", generator=torch.Generator("cuda").manual_seed(tokens)).to(dtype)
         weights, ids = mt.choose(kernels, logits, top_k, bias=bias, **how)
         assert weights.dtype == torch.float32 and ids.dtype == torch.int32 and ids.shape == (tokens, top_k)
@@ -123,6 +123,37 @@ def test_the_chosen_experts_are_those_of_torch(kernels, mt, experts, top_k, how,
         torch.testing.assert_close(weights, wanted, rtol=1e-5, atol=1e-7)
         graph_ids = torch.compile(lambda l: mt.choose(kernels, l, top_k, bias=bias, **how)[1], backend="eager")(logits)
         assert torch.equal(graph_ids, ids)
+
+
+def test_a_choice_reads_what_it_is_given(kernels, mt):
+    """Of equal logits the first, 0 and -0 too; a group of one with a bias; columns of another tensor; another bias."""
+    equal = torch.tensor([[-0.0, 0.0, 1.0, 1.0], [0.0, -0.0, -1.0, 0.0]], device="cuda")
+    assert mt.choose(kernels, equal, 3)[1].tolist() == [[2, 3, 0], [0, 1, 3]]
+    wide = torch.randn(20, 128, device="cuda")
+    assert torch.equal(mt.choose(kernels, wide[:, ::2], 4)[1], mt.choose(kernels, wide[:, ::2].contiguous(), 4)[1])
+    for seed in range(3):
+        logits, bias = (torch.randn(*shape, device="cuda", generator=torch.Generator("cuda").manual_seed(seed)) for shape in ((7, 32), (32,)))
+        _, ids = mt.choose(kernels, logits, 4, bias=bias, score="sigmoid", groups=32, top_groups=6)
+        assert torch.equal(ids.long(), (logits.sigmoid() + bias).topk(4).indices), seed
+    with pytest.raises(mt.Error, match="'logits' is of torch.float64, but must be of torch.float32"):
+        mt.choose(kernels, wide.double(), 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("slots", [0, 1, 1023, 1025, 4096, 4097, 20000])
+def test_routings_of_many_slots_are_sorted(kernels, mt, slots, dtype):
+    generator = torch.Generator("cuda").manual_seed(slots)
+    for model, first, skew in ((8, 0, 1), (8, 0, 4), (1, 0, 1), (40, 16, 1)):
+        ids = (torch.rand(slots, 1, device="cuda", generator=generator) ** skew * model).to(dtype)
+        local = ids.reshape(-1).long() - first
+        here = (local >= 0) & (local < min(E, model))
+        count, order = int(here.sum()), (local + 10 ** 6 * ~here).argsort(stable=True)
+        m_sizes, gather = mt.route(kernels, ids, min(E, model), first)
+        assert torch.equal(m_sizes.long(), torch.bincount(local[here], minlength=min(E, model)))
+        assert torch.equal(gather[:count].long(), order[:count]) and bool((gather[count:] == -1).all())
+        few = torch.full((count // 2 + 1,), -5, device="cuda", dtype=torch.int32)  # fewer rows than slots
+        mt.library(str(kernels), ids.device).route(ids, m_sizes, few[:-1], first)
+        assert torch.equal(few[:-1], gather[:count // 2]) and few[-1] == -5
 
 
 def test_logits_that_are_no_numbers_choose_experts_that_are_there(kernels, mt):
@@ -180,6 +211,30 @@ def test_the_experts_of_a_layer_are_those_of_torch(mt, tmp_path, dtype, hidden, 
         inner = torch.nn.functional.silu(gate) * rows
         assert y.shape == x.shape and y.dtype == x.dtype
         assert close(y, torch.einsum("tki,tkhi,tk->th", inner, down.float()[ids], weights))
+        if words or tokens == 1:
+            continue
+        assert any(kernel["launches"][0]["follows"] == "up" for kernel in json.loads((tmp_path / "out/manifest.json").read_text())["kernels"])
+        logits, stream = torch.randn(tokens, E, device="cuda"), torch.cuda.Stream()
+
+        def run():
+            chosen, its = mt.choose(tmp_path / "out", logits, TOP_K)
+            return mt.experts(tmp_path / "out", x, up, down, its, chosen)
+
+        with torch.no_grad(), mt.Workspace():
+            with torch.cuda.stream(stream):
+                run()
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                captured = [run() for _ in range(3)]  # launches of one layer begin before the one before it has ended
+            for seed in range(20):
+                x.normal_(), logits.normal_()
+                for y in captured:
+                    y.fill_(float("nan"))
+                graph.replay()
+                wanted = run()
+                torch.cuda.synchronize()
+                assert wanted.isfinite().all() and all(torch.equal(y, wanted) for y in captured), seed
 
 
 def leave_memory_full_of_nan():

@@ -92,6 +92,15 @@ int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& 
 
 namespace {
 
+// Drivers before CUDA 12.3 cannot.
+bool captures_early_launches() {
+  static const bool captures = [] {
+    int version = 0;
+    return cudaDriverGetVersion(&version) == cudaSuccess && version >= 12030;
+  }();
+  return captures;
+}
+
 // A kernel that moetune compiled from a unit. Its launch includes the last pass, if the product has one.
 class UnitKernel : public Kernel {
  public:
@@ -131,7 +140,7 @@ class UnitKernel : public Kernel {
     config.dynamicSmemBytes = static_cast<size_t>(plan_.shared_bytes);
     config.stream = stream;
     config.attrs = &early;
-    config.numAttrs = after_up && plan_.follows == Follows::up ? 1 : 0;
+    config.numAttrs = after_up && plan_.follows == Follows::up && captures_early_launches() ? 1 : 0;
     require_candidate(cudaLaunchKernelExC(&config, function_, arguments), "cannot launch the kernel");
     if (takes_another_pass(operands_.product)) operands_.finish(services_, set, stream, parts_);
   }

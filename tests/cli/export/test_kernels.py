@@ -209,7 +209,25 @@ def test_a_layer_adds_up_its_slots(exported, callers):
     assert [line[1] for line in launches] == ["moetune_kernel", "moetune_kernel", "sum_bf16"]
     assert launches[2][2:6] == ["grid", "4,1,1", "block", "256,1,1"]  # 16 rows of 512, 2048 a block
     out, log = callers.run(exported, code=1, **PAIR, tokens=16, sum=8)
-    assert "sum: 'sum' must begin at a multiple of 16 bytes" in out
+    assert "sum: 'sum' must begin at a multiple of 16 bytes" in out and "launch" not in log
+    words = {**PICK, "fusion": "permute_x", "down_fusion": "permute_x", "down_n": 256, "down_k": 512, "sum": 0}
+    result = subprocess.run([BUILT / "launch_main", exported, *(f"{k}={v}" for k, v in words.items())], stdout=subprocess.PIPE,
+                            universal_newlines=True, env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": os.devnull})
+    assert result.returncode == 1 and "sum: rows of down are not by slot: its fusion is permute_x" in result.stdout
+
+
+def test_exports_of_before_have_layers_but_no_sum_and_no_choice(exported, tmp_path, callers):
+    def of_before(manifest):
+        del manifest["sum"], manifest["choose"]
+        for kernel in manifest["kernels"]:
+            for launch in kernel["launches"]:
+                launch.pop("follows", None)
+    folder = changed(exported, tmp_path, of_before)
+    _, log = callers.run(folder, **PAIR, tokens=16)
+    assert log.count("launch moetune_kernel") == 2 and " early" not in log.partition("route")[0]
+    for words, name in (({**PAIR, "tokens": 16, "sum": 0}, "sum"), ({**PICK, "choose": 8, "logits": "bf16"}, "choose")):
+        out, _ = callers.run(folder, code=1, **words)
+        assert f"manifest.json: has no kernel '{name}': export the table again" in out
 
 
 def test_down_alone_begins_when_the_launch_before_it_has_ended(exported, callers):

@@ -186,6 +186,16 @@ print("checked")
     assert entries(log)[:9] == ["route_int64", *["route_int64", "moetune_kernel", "moetune_kernel", "sum_bf16"] * 2]
 
 
+def test_experts_of_an_export_of_before_are_added_up_by_torch(tmp_path):
+    out, log = run(tmp_path, """
+library.__dict__["sums"] = False
+x, up, ids, down = x.detach(), w.detach(), torch.randint(0, E, (T, k)), torch.randn(E, 512, 128, dtype=torch.bfloat16)
+print(*mt.experts("f", x, up, down, ids, weights.detach()).shape)
+""")
+    assert out == ["16 512"]
+    assert entries(log) == ["route_int64", "route_int64", "moetune_kernel", "moetune_kernel"]
+
+
 @pytest.mark.parametrize("sums", [False, True])
 def test_a_step_of_experts_keeps_the_product_of_up_alone(tmp_path, sums):
     """down is the exported layer, [E, 256, 512], that of 12 experts sums its slots; up has no kernels here, and is
