@@ -1,7 +1,6 @@
 // xoshiro256** and portable elementary functions.
 #include "base/random.h"
 
-#include <bit>
 #include <cmath>
 #include <limits>
 

@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "base/error.h"
 #include "check/significance.h"
-#include "record/table/table.h"
 
 namespace moetune {
 namespace {

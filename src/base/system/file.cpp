@@ -11,8 +11,6 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "base/error.h"
 #include "base/system/lock.h"

@@ -14,7 +14,6 @@
 #include "base/json.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
-#include "record/table/table.h"
 #include "workload/model.h"
 #include "workload/routing/trace.h"
 

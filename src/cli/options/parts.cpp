@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/text/units.h"
-#include "record/table/table.h"
 
 namespace moetune {
 namespace {

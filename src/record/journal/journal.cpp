@@ -7,11 +7,9 @@
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <set>
 #include <system_error>
 
 #include "base/error.h"
-#include "record/table/table.h"
 
 namespace moetune {
 namespace fs = std::filesystem;

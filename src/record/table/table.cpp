@@ -5,13 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/group.h"
-#include "base/system/file.h"
 #include "base/text/units.h"
 #include "variant/variant.h"
 
