@@ -22,6 +22,13 @@ std::string scaled(double value, std::string_view unit) {
   return fmt::format("{:.{}f} {}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0, unit);
 }
 
+// Without the white space at both ends.
+std::string_view trim(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
 }  // namespace
 
 double parse_share(std::string_view text, std::string_view what) {
@@ -31,12 +38,6 @@ double parse_share(std::string_view text, std::string_view what) {
   if (!(share > 0) || share > 1)
     throw request_error(fmt::format("{}: {} is not above 0% and up to 100%", what, text), "write it as 5% or 0.05");
   return share;
-}
-
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
 std::string format_time(double seconds) {

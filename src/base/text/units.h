@@ -29,9 +29,6 @@ double parse_number(std::string_view text, std::string_view what);
 /// "5%" or "0.05" is 0.05; over 0 and at most 1.
 double parse_share(std::string_view text, std::string_view what);
 
-/// Without the white space at both ends.
-std::string_view trim(std::string_view text);
-
 /// Pieces between separators, white space around each removed; empty pieces kept. "" gives no pieces.
 std::vector<std::string> split(std::string_view text, char separator);
 
