@@ -131,11 +131,6 @@ class Schemas {
   std::map<std::string, const Node*> roots_, references_;
 };
 
-bool is_integer(const Json& value) {
-  if (value.is_number_integer()) return true;
-  return value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>();
-}
-
 // The bit of kTypes that suits a value best.
 size_t type_of(const Json& value) {
   if (value.is_null()) return 0;
@@ -145,8 +140,10 @@ size_t type_of(const Json& value) {
 }
 
 bool has_type(unsigned types, const Json& value) {
-  return (types >> type_of(value) & 1) != 0 ||
-         (value.is_number() && ((types >> 3 & 1) != 0 || ((types >> 2 & 1) != 0 && is_integer(value))));
+  if ((types >> type_of(value) & 1) != 0) return true;
+  if (!value.is_number()) return false;
+  const double number = value.get<double>();  // 16.0 is an integer too
+  return (types >> 3 & 1) != 0 || ((types >> 2 & 1) != 0 && std::trunc(number) == number);
 }
 
 // How much of what a form requires is there, from 0 to 1: which form a value was meant to have.
