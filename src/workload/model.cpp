@@ -52,11 +52,6 @@ const Model* find_preset(const std::string& wanted) {
   return nullptr;
 }
 
-void take_sizes(Model& model, const Model& given) {
-  for (int64_t Model::*const size : {&Model::experts, &Model::top_k, &Model::hidden, &Model::intermediate})
-    if (given.*size > 0) model.*size = given.*size;
-}
-
 std::vector<Model> read_config(const fs::path& path, const Model& given) {
   const Json json = read_json(path, Dialect::python);
   const JsonAt root(json, path.string());
@@ -107,7 +102,9 @@ std::vector<Model> find_models(const std::string& name, const Model& given) {
   const Model* preset = find_preset(wanted);
   if (preset || !file.empty()) {
     std::vector<Model> models = preset ? std::vector<Model>{*preset} : read_config(file, given);
-    for (Model& model : models) take_sizes(model, given);
+    for (int64_t Model::*const size : {&Model::experts, &Model::top_k, &Model::hidden, &Model::intermediate})
+      for (Model& model : models)
+        if (given.*size > 0) model.*size = given.*size;
     return models;
   }
   std::vector<std::string> words;

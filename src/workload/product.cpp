@@ -49,13 +49,6 @@ Operand operand(const Problem& problem, LayerMatrix matrix, Axis row_axis, Axis 
           .order = order};
 }
 
-Activation activation_of(const Fusion& fusion) {
-  return fusion.silu      ? Activation::silu
-         : fusion.gelu    ? Activation::gelu
-         : fusion.gpt_oss ? Activation::gpt_oss
-                          : Activation::none;
-}
-
 /// X that is gathered has a row for every token; its gradient has one for every slot, unless slots are summed.
 void set_operands(Product& p, const Problem& problem) {
   const auto& [layer, op, fusion] = problem.shape;
@@ -114,7 +107,10 @@ void set_operands(Product& p, const Problem& problem) {
   }
   if (!fusion.topk_weights) p.weighting = Weighting::none;
   p.fast_sums = layer.fast_sums;
-  p.activation = activation_of(fusion);
+  p.activation = fusion.silu      ? Activation::silu
+                 : fusion.gelu    ? Activation::gelu
+                 : fusion.gpt_oss ? Activation::gpt_oss
+                                  : Activation::none;
   p.interleaved = fusion.interleaved;
 }
 

@@ -17,12 +17,6 @@ void require_size(std::string_view what, int64_t value, int64_t high) {
   if (value > high) throw request_error(fmt::format("{} is {}, moetune takes at most {}", what, value, high));
 }
 
-void require_divides(std::string_view part, int64_t parts, std::string_view what, int64_t value) {
-  if (value % parts != 0)
-    throw request_error(fmt::format("{} {} does not divide {} {}", part, parts, value, what),
-                        fmt::format("{} must be a divisor of {}", part, value));
-}
-
 void require_format(const Shape& shape) {
   const Layer& layer = shape.layer;
   const ScaleKind scales = layer.scales;
@@ -123,7 +117,9 @@ void require_valid(const Shape& shape) {
   if (layer.top_k > layer.experts)
     throw request_error(fmt::format("top_k {} is more than the {} experts", layer.top_k, layer.experts),
                         "a token picks no expert twice");
-  require_divides("ep", layer.ep, "experts", layer.experts);
+  if (layer.experts % layer.ep != 0)
+    throw request_error(fmt::format("ep {} does not divide {} experts", layer.ep, layer.experts),
+                        fmt::format("ep must be a divisor of {}", layer.experts));
   if (layer.n > kMaxWeights / layer.experts / layer.k)
     throw request_error(
         fmt::format("{} experts of {} x {} are more than 2^46 weights", layer.experts, layer.n, layer.k));

@@ -53,11 +53,6 @@ std::string usage(const Kind& kind) {
   return text;
 }
 
-std::string range(const Parameter& parameter) {
-  return fmt::format("{} {} to {}, {} unless given", parameter.name, parameter.low, parameter.high,
-                     parameter.otherwise);
-}
-
 double parameter_value(const Parameter& parameter, const std::string& word, std::string_view whole_text) {
   const double value = parse_number(word, fmt::format("routing '{}': {}", whole_text, parameter.name));
   if (value < parameter.low || value > parameter.high)
@@ -100,7 +95,8 @@ std::vector<RoutingKind> routing_kinds() {
   std::vector<RoutingKind> result;
   for (const Kind& kind : kinds()) {
     std::string description(kind.description);
-    for (const Parameter& parameter : kind.parameters) description += "; " + range(parameter);
+    for (const auto& [word, low, high, otherwise, whole] : kind.parameters)
+      description += fmt::format("; {} {} to {}, {} unless given", word, low, high, otherwise);
     result.push_back({std::string(kind.name), usage(kind), description});
   }
   result.push_back(

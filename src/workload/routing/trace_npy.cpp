@@ -98,12 +98,6 @@ void read_descr(std::string_view header, const std::string& where, NpyArray& arr
   array.item_bytes = static_cast<size_t>(descr[2] - '0');
 }
 
-void require_c_order(std::string_view header, const std::string& where) {
-  if (!value_of(header, "fortran_order", where).starts_with("False"))
-    throw request_error(fmt::format("{}: the array is in Fortran order", where),
-                        "save it with numpy.ascontiguousarray(array)");
-}
-
 std::vector<int64_t> read_shape(std::string_view header, const std::string& where) {
   const Error wrong = request_error(fmt::format("{}: the shape in the .npy header cannot be read", where));
   std::string_view rest = value_of(header, "shape", where);
@@ -168,7 +162,9 @@ NpyArray read_npy(const std::string& bytes, const std::string& where) {
   const std::string_view header = std::string_view(bytes).substr(8 + length_bytes, length);
   read_descr(header, where, array);
   array.shape = read_shape(header, where);
-  require_c_order(header, where);
+  if (!value_of(header, "fortran_order", where).starts_with("False"))
+    throw request_error(fmt::format("{}: the array is in Fortran order", where),
+                        "save it with numpy.ascontiguousarray(array)");
   const std::optional<int64_t> count = element_count(array.shape);
   const uint64_t found = bytes.size() - array.data;
   if (!count || static_cast<uint64_t>(*count) * array.item_bytes != found)
