@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <tuple>
 
 #include "base/error.h"
@@ -30,6 +31,15 @@ std::vector<Count> counts_of(const std::vector<Cell>& cells) {
     counts.back().end = i + 1;
   }
   return counts;
+}
+
+// The contender of the least score; of equal ones that of the least other regret, then the first.
+size_t best_contender(const RobustChoice& choice) {
+  const auto rank = [&](size_t who) {
+    const double other = choice.rule == Rule::mean ? worst_regret(choice, who) : mean_regret(choice, who);
+    return std::tuple(score(choice, who), other);
+  };
+  return std::ranges::min(std::views::iota(size_t{0}, choice.contenders.size()), {}, rank);
 }
 
 // The choice for cells [begin, end). Nothing where no contender has a time in all of them.
@@ -130,17 +140,6 @@ double mean_regret(const RobustChoice& choice, size_t contender) {
 
 double score(const RobustChoice& choice, size_t contender) {
   return choice.rule == Rule::mean ? mean_regret(choice, contender) : worst_regret(choice, contender);
-}
-
-size_t best_contender(const RobustChoice& choice) {
-  const auto rank = [&](size_t who) {
-    const double other = choice.rule == Rule::mean ? worst_regret(choice, who) : mean_regret(choice, who);
-    return std::tuple(score(choice, who), other);
-  };
-  size_t best = 0;
-  for (size_t who = 1; who < choice.contenders.size(); ++who)
-    if (rank(who) < rank(best)) best = who;
-  return best;
 }
 
 std::string sentence(const RobustChoice& choice) {

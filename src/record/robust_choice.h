@@ -65,8 +65,6 @@ double worst_regret(const RobustChoice& choice, size_t contender);
 double mean_regret(const RobustChoice& choice, size_t contender);
 /// The one of the two that its rule minimises.
 double score(const RobustChoice& choice, size_t contender);
-/// The contender of the least score; of equal ones that of the least other regret, then the first.
-size_t best_contender(const RobustChoice& choice);
 /// "the robust choice for 1 to 90 tokens: in 4 cells at most 1.2 % slower than the fastest there, 0.4 % on average".
 std::string sentence(const RobustChoice& choice);
 /// Half the widest interval of its contenders' times, in the logarithm: regrets below it may be noise.
