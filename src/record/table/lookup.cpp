@@ -51,15 +51,12 @@ Candidacy nearest_of(const std::vector<const Entry*>& entries, const Cell& cell)
   return best;
 }
 
-auto differing_fusions(const Fusion& a, const Fusion& b) {
-  return std::ranges::count_if(kFusionParts, [&](const FusionPart& part) { return a.*part.on != b.*part.on; });
-}
-
 // How far a cell of another shape is from the one asked for; smaller is closer.
 auto strangeness(const Cell& found, const Cell& cell) {
   const Shape &a = found.shape, &b = cell.shape;
   const auto of_layer = std::ssize(shape_differences(b, a)) - (a.op != b.op) - (a.fusion != b.fusion);
-  return std::tuple(a.op != b.op, of_layer, differing_fusions(a.fusion, b.fusion),
+  const auto differs = [&](const FusionPart& part) { return a.fusion.*part.on != b.fusion.*part.on; };
+  return std::tuple(a.op != b.op, of_layer, std::ranges::count_if(kFusionParts, differs),
                     std::llround(1e6 * log_distance(found.tokens, cell.tokens)));
 }
 
