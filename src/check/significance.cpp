@@ -53,12 +53,6 @@ struct Doubt {
   Remedy remedy = Remedy::rounds;
 };
 
-double busiest(const Rounds& rounds) {
-  double most = 0;
-  for (const std::vector<Block>& blocks : rounds.blocks) most = std::max(most, summarise(blocks).waited);
-  return most;
-}
-
 // Where even the control differs much, equal times or ratios say nothing: the machine favours one program, or it isn't
 // that of the table any more.
 bool is_elsewhere(const Rounds& rounds, const Lineup& lineup) {
@@ -91,7 +85,7 @@ Doubt doubt(const Rounds& rounds, const Lineup& lineup, const Limits& limits) {
   const double then =
       lineup.paired ? 0 : std::max(lineup.entry->measurement.waited, lineup.control().measurement.waited);
   if (lineup.has_witness()) return doubt_of_control(rounds, lineup, limits);  // the witness shows that too
-  const double now = busiest(rounds);
+  const double now = std::ranges::max(mapped(rounds.blocks, [](const auto& one) { return summarise(one).waited; }));
   const auto busy = [](double waited, const std::string& when) {
     return fmt::format("other programs took {:.0f} % of the processors' time while {}", 100 * waited, when);
   };
@@ -158,14 +152,6 @@ void fill_times(CellFinding& finding, const Rounds& rounds, const Lineup& lineup
   finding.control_before_seconds = median(rounds.seconds[2]);
 }
 
-void fill_changes(CellFinding& finding, const Rounds& rounds, const Lineup& lineup, double threshold) {
-  const Estimate ratio = change_of_ratio(rounds, lineup);
-  finding.change = as_ratio(ratio);
-  finding.detectable = detectable(ratio, threshold);
-  if (lineup.paired) return;
-  finding.time_change = as_ratio(change_of_time(rounds, lineup));
-}
-
 }  // namespace
 
 Estimate around(double middle, double half) { return {middle, middle - half, middle + half}; }
@@ -227,12 +213,14 @@ CellFinding judge_rounds(CellFinding finding, const Rounds& rounds, const Lineup
                          const Limits& limits) {
   const double threshold = limits.threshold;
   fill_times(finding, rounds, lineup);
-  fill_changes(finding, rounds, lineup, threshold);
   const Estimate ratio = change_of_ratio(rounds, lineup);
+  finding.change = as_ratio(ratio);
+  finding.detectable = detectable(ratio, threshold);
   finding.by_ratio = judge(ratio, confirmed && shows_regression(ratio, threshold), threshold);
   finding.by_time = finding.by_ratio;
   if (!lineup.paired) {
     const Estimate time = change_of_time(rounds, lineup);
+    finding.time_change = as_ratio(time);
     finding.by_time = judge(time, shows_regression(time, threshold), threshold);
   }
   finding.finding = confirmed ? Finding::regressed : finding.by_ratio;
