@@ -70,10 +70,6 @@ struct Final {
   Rounds rounds;
 
   size_t default_index() const { return candidates - 1; }
-  std::optional<size_t> first_rival() const {
-    if (candidates < contenders.size()) return candidates;
-    return has_default ? std::optional(default_index()) : std::nullopt;
-  }
 };
 
 size_t winner_of(const Final& final) {
@@ -84,12 +80,12 @@ size_t winner_of(const Final& final) {
   return paired_ratio(final.rounds, best, final.default_index()).value < 1 ? best : final.default_index();
 }
 
-// Half the interval of the winner's ratio to its first rival, in the logarithm.
+// Half the interval of the winner's ratio to the first baseline or else the default, in the logarithm.
 double ratio_uncertainty(const Final& final) {
-  const std::optional<size_t> rival = final.first_rival();
-  const size_t winner = winner_of(final);
-  if (!rival || winner == *rival) return 0;
-  return log_half_width(paired_ratio(final.rounds, winner, *rival));
+  const bool has_baseline = final.candidates < final.contenders.size();
+  if (!has_baseline && !final.has_default) return 0;
+  const size_t rival = has_baseline ? final.candidates : final.default_index(), winner = winner_of(final);
+  return winner == rival ? 0 : log_half_width(paired_ratio(final.rounds, winner, rival));
 }
 
 // Makes the operands anew. False where reload_seconds have passed, or memory is too short now.

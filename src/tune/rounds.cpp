@@ -56,10 +56,6 @@ bool measure_round(const std::vector<Runner>& runners, size_t number, const Samp
   return true;
 }
 
-bool is_disturbed(const std::vector<Block>& round) {
-  return std::ranges::any_of(round, [](const Block& block) { return block.waited > kBusy; });
-}
-
 Rounds with_room_for(size_t contenders) {
   Rounds rounds;
   rounds.seconds.resize(contenders);
@@ -96,7 +92,7 @@ Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const Samp
       quiet.wait -= seconds_since(begin);
       continue;
     }
-    if (quiet.waits() && is_disturbed(round)) {
+    if (quiet.waits() && std::ranges::any_of(round, [](const Block& block) { return block.waited > kBusy; })) {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(nap, quiet.wait)));
       nap = std::min(2 * nap, kLongestNap);
       quiet.wait -= seconds_since(begin);
