@@ -33,10 +33,9 @@ std::vector<Candidate> pick_finalists(const std::deque<Trial>& trials, const std
     if (trial.status == Status::ok && !dropped.contains(trial.candidate)) right.push_back(&trial);
   std::ranges::stable_sort(right, {}, [](const Trial* trial) { return trial->measurement.time.value; });
   std::vector<Candidate> finalists;
-  for (const Trial* trial : right) {
-    if (finalists.size() == kFinalists) break;
-    if (overlap(trial->measurement.time, right[0]->measurement.time)) finalists.push_back(trial->candidate);
-  }
+  for (const Trial* trial : right)
+    if (finalists.size() < kFinalists && overlap(trial->measurement.time, right[0]->measurement.time))
+      finalists.push_back(trial->candidate);
   if (fallback && !dropped.contains(*fallback) && find_trial(trials, *fallback)) {
     std::erase(finalists, *fallback);
     finalists.push_back(*fallback);

@@ -144,10 +144,8 @@ WarmStart warm_start(const Problem& problem, const std::vector<const Entry*>& en
     start.near = start.near || (shapes == 0 && rows <= kNearRows);
   }
   std::ranges::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (const auto& [distance, entry] : ranked) {
-    if (start.candidates.size() == kMostStarts) break;
-    add_once(start.candidates, entry->candidate);
-  }
+  for (const auto& [distance, entry] : ranked)
+    if (start.candidates.size() < kMostStarts) add_once(start.candidates, entry->candidate);
   return start;
 }
 
