@@ -276,10 +276,9 @@ class Auto final : public Strategy {
       promise.gain = near.gain(promise);
       near.promises[candidate] = std::move(promise);
     };
-    for (const Candidate& candidate : likely_)
-      if (same_variant(candidate, fastest)) add(candidate);
-    for (const Candidate& candidate : listed_)
-      if (same_variant(candidate, fastest)) add(candidate);
+    for (const std::vector<Candidate>* list : {&likely_, &listed_})
+      for (const Candidate& candidate : *list)
+        if (same_variant(candidate, fastest)) add(candidate);
     for (size_t i = 0; i < std::min(own.size(), kLeaders); ++i) {
       for (const Candidate& neighbour : neighbours_of(*own[i].first)) add(neighbour);
       for (int kick = 0; kick < kKicked; ++kick)
