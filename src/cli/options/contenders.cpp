@@ -80,12 +80,11 @@ void declare(OptionSet& set, ContenderOptions& options) {
 }
 
 void add_entrant(CellWork& work, const std::string& role, const Contender& contender) {
-  for (Entrant& entrant : work.entrants)
-    if (entrant.contender == contender) {
-      if (entrant.role != role) entrant.role += "+" + role;
-      return;
-    }
-  work.entrants.push_back({.role = role, .contender = contender});
+  const auto known = std::ranges::find(work.entrants, contender, &Entrant::contender);
+  if (known == work.entrants.end())
+    work.entrants.push_back({.role = role, .contender = contender});
+  else if (known->role != role)
+    known->role += "+" + role;
 }
 
 void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device) {
