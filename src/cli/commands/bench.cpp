@@ -170,13 +170,12 @@ void report(const std::vector<EntrantResult>& results, const TunedTable& layers,
             const std::string& fault, const BenchOptions& options, const Catalog& catalog, const Invocation& invocation,
             Backend& backend) {
   const Format format = parse_format(options.format, kFormatsButCsv);
-  Json json = {{"schema", "moetune.bench/1"},
-               {"tool", tool_json(invocation.argv)},
-               {"device", to_json(backend.device())},
-               {"environment", environment_with_packs(backend, catalog)},
-               {"hot", options.hot},
-               {"regime", options.regime},
-               {"points", json_list(results)}};
+  Json json = document("bench", invocation.argv,
+                       {{"device", to_json(backend.device())},
+                        {"environment", environment_with_packs(backend, catalog)},
+                        {"hot", options.hot},
+                        {"regime", options.regime},
+                        {"points", json_list(results)}});
   if (!layers.layers.empty()) json["layers"] = json_list(layers.layers);
   if (Json steps = steps_json(cell_times(results)); !steps.empty()) json["training_steps"] = std::move(steps);
   for (const Comparison& one : comparisons(results)) json["comparisons"].push_back(to_json(one));

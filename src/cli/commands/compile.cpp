@@ -194,10 +194,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   const auto failed =
       std::ranges::count_if(all, [](const ListedKernel& kernel) { return kernel.result.status != Status::ok; });
   if (format == Format::json)
-    print(pretty_json({{"schema", "moetune.compile/1"},
-                       {"tool", tool_json(invocation.argv)},
-                       {"arch", targets.front()},
-                       {"results", json_list(all)}}));
+    print(pretty_json(document("compile", invocation.argv, {{"arch", targets[0]}, {"results", json_list(all)}})));
   else
     print(kernels_text(all, style_of(format, invocation.terminal, options.verbose)));
   if (format == Format::text)

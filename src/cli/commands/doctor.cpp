@@ -121,10 +121,7 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   if (options.device.device == "auto" && devices[0]["word"] == "cpu")
     for (const std::string& sentence : missing_for_gpus(options.device)) notes.push_back(sentence);
   if (format == Format::json) {
-    print(pretty_json({{"schema", "moetune.doctor/1"},
-                       {"tool", tool_json(invocation.argv)},
-                       {"devices", std::move(devices)},
-                       {"notes", notes}}));
+    print(pretty_json(document("doctor", invocation.argv, {{"devices", std::move(devices)}, {"notes", notes}})));
     return Exit::yes;
   }
   print(report);

@@ -206,10 +206,7 @@ Exit run_list(const ListOptions& options, const Invocation& invocation) {
   Json items = lister.list(Catalog(options.packs));
   if (format == Format::text) narrow(items);
   if (format == Format::json)
-    print(pretty_json({{"schema", "moetune.list/1"},
-                       {"tool", tool_json(invocation.argv)},
-                       {"what", options.what},
-                       {"items", items}}));
+    print(pretty_json(document("list", invocation.argv, {{"what", options.what}, {"items", items}})));
   else
     print(grid_text(grid_of(items), style_of(format, invocation.terminal)));
   return Exit::yes;

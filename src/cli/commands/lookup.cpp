@@ -107,11 +107,9 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   const auto none = std::ranges::count(all, Match::none, [](const Found& found) { return found.answer.match; });
   const auto answer = [&](const Found& found) { return answer_json(table, found); };
   if (format == Format::json)
-    print(pretty_json({{"schema", "moetune.lookup/1"},
-                       {"tool", tool_json(invocation.argv)},
-                       {"table", options.table},
-                       {"regime", name(table.regime)},
-                       {"answers", json_list(all, answer)}}));
+    print(pretty_json(
+        document("lookup", invocation.argv,
+                 {{"table", options.table}, {"regime", name(table.regime)}, {"answers", json_list(all, answer)}})));
   else
     print(answers_text(table, all, style_of(format, invocation.terminal, options.verbose)));
   if (format == Format::text)

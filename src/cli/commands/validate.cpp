@@ -156,8 +156,7 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
   for (const std::string& path : options.files)
     for (const std::string& file : files_of(path)) all.push_back(judge(file, catalog));
   if (format == Format::json) {
-    print(pretty_json(
-        {{"schema", "moetune.validate/1"}, {"tool", tool_json(invocation.argv)}, {"files", json_list(all)}}));
+    print(pretty_json(document("validate", invocation.argv, {{"files", json_list(all)}})));
   } else {
     const Style style = style_of(format, invocation.terminal);
     print(grid_text(grid_of(all), style) + faults_text(all, style));

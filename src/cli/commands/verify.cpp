@@ -203,9 +203,11 @@ std::string markdown(const Verdicts& verdicts, const Style& style) {
 // Standard output first: it needs no disk.
 void report(const Verdicts& verdicts, const VerifyOptions& options, const Invocation& invocation, Backend& backend) {
   const auto point = [&](const EntrantResult& finding) { return to_json(finding, options.device); };
-  Json json = {{"schema", "moetune.verify/1"},        {"tool", tool_json(invocation.argv)},
-               {"device", to_json(backend.device())}, {"environment", backend.environment()},
-               {"pruned", Json(verdicts.pruned)},     {"points", json_list(verdicts.findings, point)}};
+  Json json = document("verify", invocation.argv,
+                       {{"device", to_json(backend.device())},
+                        {"environment", backend.environment()},
+                        {"pruned", Json(verdicts.pruned)},
+                        {"points", json_list(verdicts.findings, point)}});
   if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
   const Format format = parse_format(options.format, kFormatsButCsv);
   const Style style = style_of(format, invocation.terminal, options.verbose);

@@ -44,11 +44,9 @@ Json to_json(const MeanFinding& mean) {
 }
 
 Json to_json(const CheckResult& result, const CheckContext& context) {
-  Json json = {{"schema", "moetune.check/1"},
-               {"tool", tool_json(context.argv)},
-               {"device", to_json(context.device)},
-               {"environment", context.environment},
-               {"baseline", context.table_file}};
+  Json json = document(
+      "check", context.argv,
+      {{"device", to_json(context.device)}, {"environment", context.environment}, {"baseline", context.table_file}});
   if (!result.against.empty()) json["against"] = {{"path", result.against}, {"environment", context.other_environment}};
   json["regime"] = name(context.regime);
   json["threshold"] = rounded(result.threshold);

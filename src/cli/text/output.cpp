@@ -30,6 +30,12 @@ Format parse_format(const std::string& word, const std::vector<Format>& known) {
   return known[place_of_word("--format", word, mapped(known, word_of))];
 }
 
+Json document(std::string_view kind, const std::vector<std::string>& argv, const Json& rest) {
+  Json json = {{"schema", fmt::format("moetune.{}/1", kind)}, {"tool", tool_json(argv)}};
+  json.update(rest);
+  return json;
+}
+
 void keep_in_spite(const Terminal& terminal, const std::function<void()>& report) {
   try {
     report();

@@ -20,6 +20,9 @@ enum class Format { text, markdown, json, csv };
 void declare_format(OptionSet& set, std::string& word, const std::vector<Format>& known);
 Format parse_format(const std::string& word, const std::vector<Format>& known);
 
+/// What a command writes for programs: the schema of this kind, the tool, and the rest.
+Json document(std::string_view kind, const std::vector<std::string>& argv, const Json& rest);
+
 /// Runs `report`, which saves results before the command ends with an error. Its own errors become warnings, so that
 /// the first error stays the command's.
 void keep_in_spite(const Terminal& terminal, const std::function<void()>& report);
