@@ -9,9 +9,8 @@ function number(text) {
   return found ? Number(found[1]) * (UNITS[found[2]] || 1) : NaN;
 }
 
-// Numbers by their size, before texts; empty places last.
+// Numbers by their size, before texts.
 function compare(a, b) {
-  if (a === "" || b === "") return (a === "") - (b === "");
   const x = number(a), y = number(b);
   if (!isNaN(x) && !isNaN(y)) return x - y;
   if (isNaN(x) !== isNaN(y)) return isNaN(x) - isNaN(y);
@@ -24,7 +23,7 @@ function sort(heading, column) {
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
   heading.setAttribute("aria-sort", down ? "descending" : "ascending");
   const text = row => row.cells[column].textContent;
-  const rows = [...body.rows].sort((a, b) => {
+  const rows = [...body.rows].sort((a, b) => {  // empty places last
     const empty = (text(a) === "") - (text(b) === "");
     return empty || (down ? -1 : 1) * compare(text(a), text(b));
   });
