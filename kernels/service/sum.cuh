@@ -6,27 +6,26 @@
 namespace moetune {
 
 // `count` neighbours are loaded and stored at once; they divide n. Sums are in fp32, in the order of slots, and rounded
-// once. Any number of blocks.
+// once. One block a token.
 template <int count, class Element>
 __device__ __forceinline__ void add_slots(Element* sum, const Element* y, int tokens, int top_k, long long n) {
   struct alignas(sizeof(Element) * count) Part {
     Element of[count];
   };
   const int parts = static_cast<int>(n / count);
-  const long long all = static_cast<long long>(tokens) * parts;
-  for (long long i = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x; i < all;
-       i += static_cast<long long>(gridDim.x) * blockDim.x) {
-    const auto* const from = reinterpret_cast<const Part*>(y) + i / parts * top_k * parts + i % parts;
-    float total[count] = {};
+  for (long long token = blockIdx.x; token < tokens; token += gridDim.x)
+    for (int i = threadIdx.x; i < parts; i += blockDim.x) {
+      const auto* const from = reinterpret_cast<const Part*>(y) + token * top_k * parts + i;
+      float total[count] = {};
 #pragma unroll 8
-    for (int slot = 0; slot < top_k; ++slot) {
-      const Part part = from[static_cast<long long>(slot) * parts];
-      for (int j = 0; j < count; ++j) total[j] += to_float(part.of[j]);
+      for (int slot = 0; slot < top_k; ++slot) {
+        const Part part = from[static_cast<long long>(slot) * parts];
+        for (int j = 0; j < count; ++j) total[j] += to_float(part.of[j]);
+      }
+      Part result;
+      for (int j = 0; j < count; ++j) result.of[j] = round_to<Element>(total[j]);
+      reinterpret_cast<Part*>(sum)[token * parts + i] = result;
     }
-    Part result;
-    for (int j = 0; j < count; ++j) result.of[j] = round_to<Element>(total[j]);
-    reinterpret_cast<Part*>(sum)[i] = result;
-  }
 }
 
 template <class Element>

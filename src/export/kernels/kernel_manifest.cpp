@@ -279,7 +279,7 @@ Json cubins_of(const ServiceCubins& services) {
 Json sum_json(const ServiceCubins& services) {
   Json sum = Json::object();
   for (const std::string_view y : {"bf16", "fp16"})
-    sum[y] = early(pass(cubins_of(services), fmt::format("sum_{}", y), 256, "ceil_div(tokens * n, 2048)",
+    sum[y] = early(pass(cubins_of(services), fmt::format("sum_{}", y), 256, "tokens",
                         {pointer("sum"), pointer("y"), {{"int32", "tokens"}}, {{"int32", "top_k"}}, {{"int64", "n"}}}));
   return sum;
 }

@@ -207,7 +207,7 @@ def test_a_layer_adds_up_its_slots(exported, callers):
     _, log = callers.run(exported, **PAIR, tokens=16, sum=0)
     launches = [line.split() for line in log.splitlines() if line.startswith("launch")]
     assert [line[1] for line in launches] == ["moetune_kernel", "moetune_kernel", "sum_bf16"]
-    assert launches[2][2:6] == ["grid", "4,1,1", "block", "256,1,1"]  # 16 rows of 512, 2048 a block
+    assert launches[2][2:6] == ["grid", "16,1,1", "block", "256,1,1"]
     out, log = callers.run(exported, code=1, **PAIR, tokens=16, sum=8)
     assert "sum: 'sum' must begin at a multiple of 16 bytes" in out and "launch" not in log
     words = {**PICK, "fusion": "permute_x", "down_fusion": "permute_x", "down_n": 256, "down_k": 512, "sum": 0}
