@@ -28,7 +28,7 @@ __device__ __forceinline__ float value_of(unsigned order) {
   return order <= 1 ? least() : __uint_as_float(order >> 31 ? order & 0x7fffffffu : ~order);
 }
 
-// A token's experts in shared memory. Each lane has every 32nd, and reads and writes no others.
+// A token's experts in shared memory. Each lane has every 32nd; only scores that were chosen are read by others.
 struct Candidates {
   static constexpr int most = 1024;
   float score[most];
@@ -40,8 +40,9 @@ struct ChoiceOfToken {
   Candidates& of;
   const int experts, lane = threadIdx.x % 32;
 
-  // Without a bias logits are compared: they are in the order of their scores, and not equal where scores underflow.
-  __device__ __forceinline__ void begin(const Logits& logits, long long token, const float* bias, bool sigmoid) {
+  // Makes scores, and returns what they are to be divided by. Without a bias logits are compared: they are in the order
+  // of their scores, and not equal where scores underflow.
+  __device__ __forceinline__ float begin(const Logits& logits, long long token, const float* bias, bool sigmoid) {
     float most = least(), sum = 0;
     for (int e = lane; e < experts; e += 32) {
       const float logit = of.score[e] = logits[token * experts + e];
@@ -55,11 +56,9 @@ struct ChoiceOfToken {
       sum += score;
     }
     const float whole = sigmoid ? 1 : warp_sum(sum);
-    for (int e = lane; e < experts; e += 32) {
-      const float score = of.score[e] / whole;
-      of.score[e] = score;
-      if (bias) of.order[e] = order_of(score + bias[e]);
-    }
+    if (bias)
+      for (int e = lane; e < experts; e += 32) of.order[e] = order_of(of.score[e] / whole + bias[e]);
+    return whole;
   }
 
   struct Found {
@@ -70,18 +69,12 @@ struct ChoiceOfToken {
   __device__ __forceinline__ Found largest(int first, int end, int left_out = -1) const {
     unsigned most = 0;
     int mine = -1;
+#pragma unroll 4
     for (int e = first + ((lane - first) & 31); e < end; e += 32)
       if (e != left_out && (mine < 0 || of.order[e] > most)) most = of.order[e], mine = e;
     const unsigned all = warp_max(most);
     const unsigned place = mine >= 0 && most == all ? ~static_cast<unsigned>(mine) : 0;  // the first is the largest
     return {all, static_cast<int>(~warp_max(place))};
-  }
-
-  // Leaves an expert out, and returns its score.
-  __device__ __forceinline__ float take(int expert) {
-    float score = 0;
-    if (expert % 32 == lane) score = of.score[expert], of.order[expert] = 0;
-    return __shfl_sync(~0u, score, expert % 32);
   }
 
   // Leaves out all experts but those of the top groups. A group counts by its largest expert, with a bias by the sum of
@@ -121,17 +114,19 @@ extern "C" __global__ void __launch_bounds__(128)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Logits in = {logits, type};
   for (int token = blockIdx.x * 4 + warp; token < tokens; token += gridDim.x * 4) {
-    ChoiceOfToken choice = {of_warp[warp], experts};
-    choice.begin(in, token, bias, sigmoid != 0);
+    Candidates& of = of_warp[warp];
+    ChoiceOfToken choice = {of, experts};
+    const float whole = choice.begin(in, token, bias, sigmoid != 0);
     if (groups > 1) choice.keep_groups(groups, top_groups, bias != nullptr);
-    float weight = 0;
     int id = 0;
     for (int k = 0; k < top_k; ++k) {
       const int found = choice.largest(0, experts).expert;
-      const float score = choice.take(found);
-      if (lane == k) weight = score, id = found;
+      if (found % 32 == lane) of.order[found] = 0;
+      if (lane == k) id = found;
     }
-    const float all = warp_sum(weight);
+    __syncwarp();
+    const float weight = lane < top_k ? of.score[id] / whole : 0, all = warp_sum(weight);
+    __syncwarp();  // the next token's scores may be written
     if (lane >= top_k) continue;
     weights[static_cast<long long>(token) * top_k + lane] =
         weight * __int_as_float(scale) / (renormalises ? all + 1e-20f : 1);
