@@ -109,14 +109,16 @@ def medians(runs, rounds=31):
 
 
 def print_host_times(layer, kernels, counts):
-    print("| tokens | route | grouped_gemm | torch._grouped_mm |\n| ---: | ---: | ---: | ---: |")
+    print("| tokens | choose | route | grouped_gemm | torch._grouped_mm |\n| ---: | ---: | ---: | ---: | ---: |")
     with torch.no_grad():
         for tokens in counts:
             x = torch.randn(tokens, layer.up.shape[2], device="cuda", dtype=torch.bfloat16)
-            _, ids = layer.choose(x)
+            logits = F.linear(x, layer.router)
+            _, ids = moetune_torch.choose(kernels, logits, layer.top_k)
             m_sizes, gather = moetune_torch.route(kernels, ids, layer.experts)
             rows, ends = x.repeat_interleave(layer.top_k, 0), m_sizes.cumsum(0).to(torch.int32)
-            calls = [lambda: moetune_torch.route(kernels, ids, layer.experts),
+            calls = [lambda: moetune_torch.choose(kernels, logits, layer.top_k),
+                     lambda: moetune_torch.route(kernels, ids, layer.experts),
                      lambda: moetune_torch.grouped_gemm(kernels, x, layer.up, m_sizes, gather, top_k=layer.top_k,
                                                         fusion="permute_x"),
                      lambda: torch._grouped_mm(rows, layer.up.transpose(1, 2), offs=ends)]
