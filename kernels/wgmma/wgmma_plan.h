@@ -77,11 +77,11 @@ constexpr bool blocks_wait(const WgmmaKnobs& k) {
   return k.gather == Gather::first || k.pace == Pace::common || shares_last_round(k);
 }
 
-/// Whether the kernel may begin before the launch before it has ended, whichever that is, and waits for it at once: up of
-/// a layer.
+/// Whether the kernel may begin before the launch before it has ended, whichever that is, and waits for it at once: up
+/// of a layer.
 constexpr bool follows_any(const WgmmaProblem& p) { return p.joins > 1; }
-/// Whether it may begin before the launch that writes its X has ended, as down in a layer, whose rows go where up's came
-/// from. Until that launch has ended it reads no X, and touches neither Y nor what launches share.
+/// Whether it may begin before the launch that writes its X has ended, as down in a layer, whose rows go where up's
+/// came from. Until that launch has ended it reads no X, and touches neither Y nor what launches share.
 constexpr bool follows_up(const WgmmaKnobs& k, const WgmmaProblem& p) {
   return p.looks_up_rows && !p.permutes_x && !p.w_across && !by_pointers(k) && !blocks_wait(k);
 }

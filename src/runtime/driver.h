@@ -7,10 +7,10 @@
 
 // clang-format off
 #define MOETUNE_DRIVER_FUNCTIONS(of)                                                                                   \
-  of(cuInit) of(cuDriverGetVersion) of(cuGetErrorString) of(cuCtxGetCurrent) of(cuCtxPushCurrent) of(cuCtxPopCurrent) \
+  of(cuInit) of(cuDriverGetVersion) of(cuGetErrorString) of(cuCtxGetCurrent) of(cuCtxPushCurrent) of(cuCtxPopCurrent)  \
   of(cuCtxGetDevice) of(cuCtxSynchronize) of(cuDevicePrimaryCtxRetain) of(cuDeviceGetName) of(cuDeviceGetAttribute)    \
   of(cuModuleLoadData) of(cuModuleUnload) of(cuModuleGetFunction) of(cuFuncSetAttribute)                               \
-  of(cuOccupancyMaxActiveBlocksPerMultiprocessor) of(cuOccupancyMaxActiveClusters) of(cuMemAlloc) of(cuMemFree)         \
+  of(cuOccupancyMaxActiveBlocksPerMultiprocessor) of(cuOccupancyMaxActiveClusters) of(cuMemAlloc) of(cuMemFree)        \
   of(cuMemsetD8) of(cuMemsetD8Async) of(cuTensorMapEncodeTiled) of(cuLaunchKernelEx)
 // clang-format on
 

@@ -123,11 +123,11 @@ MOETUNE_API int moetune_launch_scaled(const moetune_kernel* kernel, int64_t toke
                                       moetune_workspace* workspace, const moetune_operand* operands, size_t count,
                                       const moetune_strides* strides, void* stream);
 
-/* Puts the launches of a layer into the stream, as two calls of moetune_launch would. The operands are x, m_sizes,
- * gather_indices, topk_weights and y (of down); "up" and "down" are the weights, "up_bias" and "down_bias" the biases,
- * and "hidden" is the memory between the launches: y of up and x of down. With "sum" [tokens, n of down] a third launch
- * adds up the rows of a token's slots there: y must be by slot (permute_y), and its rows of slots whose expert is not
- * here zeros before. */
+/* Puts the launches of a layer into the stream, as two calls of moetune_launch would; down may begin before up has
+ * ended. The operands are x, m_sizes, gather_indices, topk_weights and y (of down); "up" and "down" are the weights,
+ * "up_bias" and "down_bias" the biases, and "hidden" is the memory between the launches: y of up and x of down. With
+ * "sum" [tokens, n of down] a third launch adds up the rows of a token's slots there: y must be by slot (permute_y),
+ * and its rows of slots whose expert is not here zeros before. */
 MOETUNE_API int moetune_launch_layer(const moetune_kernel* up_kernel, const moetune_kernel* down_kernel, int64_t tokens,
                                      int64_t rows, moetune_workspace* workspace, const moetune_operand* operands,
                                      size_t count, void* stream);
@@ -144,8 +144,8 @@ typedef struct moetune_choice {
 /* Chooses experts from a router's logits [tokens, experts], of dtype "bf16", "fp16" or "fp32", in one kernel. Writes
  * topk_weights [tokens, top_k] in fp32 and topk_ids [tokens, top_k] in int32: the experts of the largest logits, the
  * largest first, of equal ones the first. With a bias [experts] in fp32, or null, they are those of the largest sums of
- * score and bias; weights are made of scores alone. A group counts by its largest, with a bias by the sum of its two largest. At most 1024 experts, 32
- * groups and a top_k of 32. */
+ * score and bias; weights are made of scores alone. A group counts by its largest, with a bias by the sum of its two
+ * largest. At most 1024 experts, 32 groups and a top_k of 32. */
 MOETUNE_API int moetune_choose(moetune_library* library, const moetune_choice* how, int64_t tokens, const char* dtype,
                                const void* logits, const void* bias, void* topk_weights, void* topk_ids, void* stream);
 
