@@ -704,7 +704,8 @@ TEST(Compiler, ReadsThePtxasLog) {
   const CompileResult result = read_ptxas_log(
       "ptxas info    : Function properties for k\n"
       "ptxas         .     8 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
-      "ptxas info    : Used 168 registers, used 1 barriers, 512 bytes smem\n");
+      "ptxas info    : Used 168 registers, used 1 barriers, 512 bytes smem\n"
+      "ptxas info    : Used 40 registers, used 1 barriers\n");
   EXPECT_EQ(result.registers, 168);
   EXPECT_EQ(result.spill_bytes, 28);
   EXPECT_EQ(result.static_shared_bytes, 512);

@@ -145,7 +145,8 @@ CompileResult read_ptxas_log(const std::string& log) {
     for (std::sregex_iterator at(log.begin(), log.end(), regex), end; at != end; ++at) total += std::stoll((*at)[1]);
     return total;
   };
-  result.registers = static_cast<int>(sum(registers));
+  for (std::sregex_iterator at(log.begin(), log.end(), registers), end; at != end; ++at)
+    result.registers = std::max(result.registers, std::stoi((*at)[1]));  // of several kernels the one with most
   result.spill_bytes = static_cast<int>(sum(stores) + sum(loads));
   result.static_shared_bytes = sum(shared);
   std::smatch match;
