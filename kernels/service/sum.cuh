@@ -1,6 +1,6 @@
 // Adds up the rows of a token's slots, [tokens, top_k, n], as the last launch of a layer.
 #pragma once
-#include "numbers.cuh"
+#include "service/finish.cuh"
 #include "service/warp.cuh"
 
 namespace moetune {
@@ -9,9 +9,7 @@ namespace moetune {
 // once. One block a token.
 template <int count, class Element>
 __device__ __forceinline__ void add_slots(Element* sum, const Element* y, int tokens, int top_k, long long n) {
-  struct alignas(sizeof(Element) * count) Part {
-    Element of[count];
-  };
+  using Part = Vector<Element, count>;
   const int parts = static_cast<int>(n / count);
   for (long long token = blockIdx.x; token < tokens; token += gridDim.x)
     for (int i = threadIdx.x; i < parts; i += blockDim.x) {

@@ -82,7 +82,7 @@ struct WgmmaBlock : Config {
   static constexpr bool makes_gates = problem.makes_gates;
   static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, X and W are across
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
-  // In a layer, of up and of down. Up lets down begin once it has waited itself: down reads what up reads at once.
+  // Whether it may be up of a layer, or down. Up waits before it lets down begin, which at once reads what up reads.
   static constexpr bool leads = follows_any(problem), follows = follows_up(knobs, problem);
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 

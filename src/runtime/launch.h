@@ -17,6 +17,9 @@ namespace moetune {
 /// "sm_80" on 8.0 and later 8.x; the newest architecture that runs is the closest.
 int closeness(std::string_view arch, int capability);
 
+/// The first driver that captures launches in graphs that begin before the launch before them has ended.
+inline constexpr int kCapturesEarlyLaunches = 12030;
+
 // ---- Checks. All throw Exit::request with the place -----------------------------------------------------------------
 
 /// What the launches of a manifest may name.

@@ -199,7 +199,7 @@ void KernelLibrary::find_device(bool other_gpu) {
   processors_ = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   int version = 0;
   require(driver().cuDriverGetVersion(&version), "cannot tell the driver's version");
-  may_follow_ = capability_ >= 90 && version >= 12030;  // older drivers cannot capture such launches in graphs
+  may_follow_ = capability_ >= 90 && version >= kCapturesEarlyLaunches;
   read_served();
   if (served_.empty())
     throw machine_error(at_.where() + ": has no kernels for " + name + ", compute capability " +

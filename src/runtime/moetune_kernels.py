@@ -227,7 +227,8 @@ class Library:
 
     def choose(self, logits, topk_weights, topk_ids, bias=None, *, stream=None, **how):
         """Chooses experts from a router's logits [tokens, experts], in one kernel: writes topk_weights (fp32) and
-        topk_ids (int32) [tokens, top_k]. `how`: score, renormalize, scale, groups, top_groups of moetune_torch.choose."""
+        topk_ids (int32) [tokens, top_k]. `how`: score, renormalize, scale, groups and top_groups, as
+        moetune_torch.choose takes them."""
         self.chooser(logits, topk_weights, topk_ids, bias, **how)(
             logits.data_ptr(), bias.data_ptr() if bias is not None else None, topk_weights.data_ptr(),
             topk_ids.data_ptr(), _current_stream() if stream is None else stream)

@@ -145,6 +145,7 @@ _NAMES = {"fwd": ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights", "b
 
 
 def _kept(key, make):
+    """What `make` prepared for launches of this key."""
     ready = _ready.get(key)
     if ready is None:
         if len(_ready) >= _MOST_READY:
@@ -255,7 +256,8 @@ def _choose(folder, logits, top_k, bias, score, renormalize, scale, groups, top_
     key = (folder, logits.shape, logits.dtype, device, top_k, score, renormalize, scale, groups, top_groups,
            None if bias is None else (bias.shape, bias.dtype, bias.device, bias.is_contiguous()))
     ready = _kept(key, lambda: library(folder, device).chooser(
-        logits, weights, ids, bias, score=score, renormalize=renormalize, scale=scale, groups=groups, top_groups=top_groups))
+        logits, weights, ids, bias, score=score, renormalize=renormalize, scale=scale, groups=groups,
+        top_groups=top_groups))
     ready(logits.data_ptr(), None if bias is None else bias.data_ptr(), weights.data_ptr(), ids.data_ptr(),
           _stream(device))
     return weights, ids
@@ -263,15 +265,16 @@ def _choose(folder, logits, top_k, bias, score, renormalize, scale, groups, top_
 
 def choose(folder, logits, top_k, *, bias=None, score="softmax", renormalize=True, scale=1.0, groups=1, top_groups=1):
     """(topk_weights, topk_ids) [tokens, top_k] in fp32 and int32, the best expert first, in one launch. logits [tokens,
-    experts] of a router, in torch.bfloat16, torch.float16 or torch.float32, which scores are made of in fp32:
-    "softmax" or "sigmoid". A bias [experts] (torch.float32) is added to scores for the choice alone, not in the weights.
-    With renormalize weights are divided by their sum; then they are multiplied by scale. With groups of neighbouring
-    experts only those of the top_groups are chosen: a group counts by its largest score, with a bias by the sum of its
-    two largest. At most 1024 experts, 32 groups and a top_k of 32. It has no gradients.
+    experts] are a router's, in torch.bfloat16, torch.float16 or torch.float32. Scores are their "softmax" or "sigmoid",
+    in fp32. A bias [experts] (torch.float32) is added to scores for the choice alone, not in the weights. With
+    renormalize weights are divided by their sum; then they are multiplied by scale. With groups of neighbouring experts
+    only those of the top_groups are chosen: a group counts by its largest score, with a bias by the sum of its two
+    largest. At most 1024 experts, 32 groups and a top_k of 32. It has no gradients.
 
         Mixtral, Qwen3, gpt-oss   choose(kernels, logits, top_k)
         OLMoE                     choose(kernels, logits, top_k, renormalize=False)
-        DeepSeek-V3               choose(kernels, logits, 8, bias=bias, score="sigmoid", scale=2.5, groups=8, top_groups=4)
+        DeepSeek-V3               choose(kernels, logits, 8, bias=bias, score="sigmoid", scale=2.5,
+                                         groups=8, top_groups=4)
     """
     if torch.is_grad_enabled() and logits.requires_grad:
         raise Error("choose has no gradients: call it under torch.no_grad(), or choose with torch's operations")
@@ -500,8 +503,8 @@ def experts(folder, x, up, down, topk_ids, topk_weights, *, activation="silu", i
     intermediate]; topk_ids and topk_weights [tokens, top_k]; activation "silu", "gelu" or "gpt_oss"; biases [experts,
     n]. With part_of_experts those of other experts than these, which begin at first_expert, add nothing. One call
     launches both kernels, the pair that tune --projection ffn found if there is one, and the sum over slots. Needs
-    kernels of "permute_x+silu" (or "permute_x", with torch's activation behind it, which gradients take) and of "permute_y+topk_weights", and of dx
-    and dw for gradients; with "+bias" where there are any. Where dx of down is of
+    kernels of "permute_x+silu" (or "permute_x", with torch's activation behind it, which gradients take) and of
+    "permute_y+topk_weights", and of dx and dw for gradients; with "+bias" where there are any. Where dx of down is of
     "permute_y+topk_weights+weight_gradient+silu" (tuned with --gated silu), it gives the gradients of gate and up, and
     the product of up is all that is kept between the passes; with a kernel of "permute_x+silu+store_h" the forward pass
     too has nothing between its GEMMs. Where dx and dw of down have "+sum_slots" (tuned with --sum-slots), they read dY

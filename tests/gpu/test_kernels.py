@@ -87,6 +87,10 @@ def operands(tokens, fusion, seed=0):
     return x, w, weights
 
 
+def random(*shape, seed):
+    return torch.randn(*shape, device="cuda", generator=torch.Generator("cuda").manual_seed(seed))
+
+
 def scores_of(logits, bias, score, groups=1, top_groups=1, **_):
     """Of the weights, and of the choice, where experts of other groups are -inf."""
     scores = logits.float().softmax(-1) if score == "softmax" else logits.float().sigmoid()
@@ -103,13 +107,14 @@ def scores_of(logits, bias, score, groups=1, top_groups=1, **_):
 @pytest.mark.parametrize("experts, top_k, how", [
     (8, 2, {}), (60, 4, {"renormalize": False}), (128, 8, {}), (128, 8, {"score": "sigmoid", "biased": True}),
     (256, 8, {"score": "sigmoid", "biased": True, "scale": 2.5, "groups": 8, "top_groups": 4}),
-    (160, 6, {"renormalize": False, "scale": 16.0, "groups": 8, "top_groups": 3}), (512, 10, {}), (1000, 32, {"score": "sigmoid"}),
-    (1, 1, {}), (32, 32, {"biased": True}), (1024, 8, {"groups": 32, "top_groups": 32}), (16, 4, {"groups": 16, "top_groups": 5})])
+    (160, 6, {"renormalize": False, "scale": 16.0, "groups": 8, "top_groups": 3}), (512, 10, {}),
+    (1000, 32, {"score": "sigmoid"}), (1, 1, {}), (32, 32, {"biased": True}),
+    (1024, 8, {"groups": 32, "top_groups": 32}), (16, 4, {"groups": 16, "top_groups": 5})])
 def test_the_chosen_experts_are_those_of_torch(kernels, mt, experts, top_k, how, dtype):
     how = {"score": "softmax", "renormalize": True, "scale": 1.0, **how}
     bias = torch.randn(experts, device="cuda") if how.pop("biased", False) else None
     for tokens in (1, 5, 0, 300):
-        logits = torch.randn(tokens, experts, device="cuda", generator=torch.Generator("cuda").manual_seed(tokens)).to(dtype)
+        logits = random(tokens, experts, seed=tokens).to(dtype)
         weights, ids = mt.choose(kernels, logits, top_k, bias=bias, **how)
         assert weights.dtype == torch.float32 and ids.dtype == torch.int32 and ids.shape == (tokens, top_k)
         scores, order = scores_of(logits, bias, **how)
@@ -132,7 +137,7 @@ def test_a_choice_reads_what_it_is_given(kernels, mt):
     wide = torch.randn(20, 128, device="cuda")
     assert torch.equal(mt.choose(kernels, wide[:, ::2], 4)[1], mt.choose(kernels, wide[:, ::2].contiguous(), 4)[1])
     for seed in range(3):
-        logits, bias = (torch.randn(*shape, device="cuda", generator=torch.Generator("cuda").manual_seed(seed)) for shape in ((7, 32), (32,)))
+        logits, bias = random(7, 32, seed=seed), random(32, seed=seed)
         _, ids = mt.choose(kernels, logits, 4, bias=bias, score="sigmoid", groups=32, top_groups=6)
         assert torch.equal(ids.long(), (logits.sigmoid() + bias).topk(4).indices), seed
     with pytest.raises(mt.Error, match="'logits' is of torch.float64, but must be of torch.float32"):
@@ -192,17 +197,20 @@ def test_results_and_gradients_are_those_of_torch(kernels, mt, fusion, tokens):
             assert close(got, right)
 
 
-@pytest.mark.parametrize("dtype, hidden, words", [("bf16", 256, []), ("fp16", 256, []), ("fp16", 252, ["--variant", "simt"])])
+@pytest.mark.parametrize("dtype, hidden, words", [("bf16", 256, []), ("fp16", 256, []),
+                                                  ("fp16", 252, ["--variant", "simt"])])
 def test_the_experts_of_a_layer_are_those_of_torch(mt, tmp_path, dtype, hidden, words):
     """Up, down and the sum over slots in one call; rows of 252 are added up one column at a time."""
     layer = ["--experts", E, "--top-k", TOP_K, "--hidden", hidden, "--intermediate", 128, "--dtype", dtype, *words]
     for name, fusions in (("up", ["--permute-x", "--gated", "silu"]), ("down", ["--permute-y", "--topk-weights"])):
-        moetune("tune", *layer, "--projection", name, "--tokens", "32", *fusions, *FEW, "-o", f"{name}.json", cwd=tmp_path)
+        moetune("tune", *layer, "--projection", name, "--tokens", "32", *fusions, *FEW, "-o", f"{name}.json",
+                cwd=tmp_path)
     moetune("merge", "up.json", "down.json", "-o", "layer.json", cwd=tmp_path)
     moetune("export", "layer.json", "--format", "kernels", "-o", "out", cwd=tmp_path)
     of = {"device": "cuda", "dtype": {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]}
     for tokens in (1, 32, 300):
-        x, up, down = torch.randn(tokens, hidden, **of), torch.randn(E, 256, hidden, **of) / 16, torch.randn(E, hidden, 128, **of) / 11
+        x = torch.randn(tokens, hidden, **of)
+        up, down = torch.randn(E, 256, hidden, **of) / 16, torch.randn(E, hidden, 128, **of) / 11
         ids, weights = routing(tokens), torch.rand(tokens, TOP_K, device="cuda")
         leave_memory_full_of_nan()
         with torch.no_grad():
@@ -213,7 +221,8 @@ def test_the_experts_of_a_layer_are_those_of_torch(mt, tmp_path, dtype, hidden, 
         assert close(y, torch.einsum("tki,tkhi,tk->th", inner, down.float()[ids], weights))
         if words or tokens == 1:
             continue
-        assert any(kernel["launches"][0]["follows"] == "up" for kernel in json.loads((tmp_path / "out/manifest.json").read_text())["kernels"])
+        exported = json.loads((tmp_path / "out/manifest.json").read_text())["kernels"]
+        assert any(kernel["launches"][0]["follows"] == "up" for kernel in exported)
         logits, stream = torch.randn(tokens, E, device="cuda"), torch.cuda.Stream()
 
         def run():

@@ -92,11 +92,10 @@ int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& 
 
 namespace {
 
-// Drivers before CUDA 12.3 cannot.
 bool captures_early_launches() {
   static const bool captures = [] {
     int version = 0;
-    return cudaDriverGetVersion(&version) == cudaSuccess && version >= 12030;
+    return cudaDriverGetVersion(&version) == cudaSuccess && version >= kCapturesEarlyLaunches;
   }();
   return captures;
 }

@@ -264,6 +264,7 @@ Json files_json(const KernelExport& exported) {
   return files;
 }
 
+// A launch whose kernel calls follow_any().
 Json early(Json launch) {
   launch["follows"] = name(Follows::any);
   return launch;

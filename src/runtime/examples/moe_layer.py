@@ -44,9 +44,9 @@ class Experts(torch.nn.Module):
         return weights / weights.sum(dim=-1, keepdim=True), ids
 
     def on_moetune(self, x, kernels):
-        """Experts are chosen in one launch (without gradients). Rows are gathered while the first GEMM loads them, gates
-        and ups joined while it stores (without gradients, if up was tuned with --gated silu), and rows weighted and
-        scattered while the second stores them."""
+        """Experts are chosen in one launch (without gradients). Rows are gathered while the first GEMM loads them,
+        gates and ups joined while it stores (without gradients, if up was tuned with --gated silu), and rows weighted
+        and scattered while the second stores them."""
         if torch.is_grad_enabled():
             weights, ids = self.choose(x)
         else:
