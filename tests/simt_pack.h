@@ -64,14 +64,14 @@ inline void write_simt_pack(const TemporaryFolder& folder, const Shape& shape, c
     return Json{{"name", name}, {"dtype", dtype}, {"shape", std::move(sides)}, {"access", access}};
   };
   const Product product = product_of(shape);
-  const std::string_view dtype = name(shape.layer.dtype);
+  const std::string_view dtype = name(shape.layer.format.x.dtype);
   Json operands = {operand("x", dtype, {rows_expression(product, product.a).text(), "k"}, "read"),
                    operand("w", dtype, {"experts * n", "k"}, "read"),
                    operand("y", name(product.d.type.dtype), {rows_expression(product, product.d).text(), "n"}, "write"),
                    operand("m_sizes", "int32", {"experts"}, "read"),
                    operand("gather_indices", "int32", {"rows"}, "read"),
                    operand("topk_weights", "fp32", {"slots"}, "read")};
-  const bool fp8 = shape.layer.dtype == Dtype::fp8;
+  const bool fp8 = multiplies_fp8(shape.layer.format);
   if (fp8) {
     operands.push_back(operand("x_scales_mn_major", "fp32", {"ceil_div(k, 128)", "ceil_div(x_rows, 4) * 4"}, "read"));
     operands.push_back(operand("w_scales", "fp32", {"experts", "ceil_div(n, 128)", "ceil_div(k, 128)"}, "read"));
@@ -88,7 +88,7 @@ inline void write_simt_pack(const TemporaryFolder& folder, const Shape& shape, c
         {{"name", "spread"}, {"help", "blocks for each that fits"}, {"values", {1, 2}}, {"default", 1}}}},
       {"computes",
        {{{"op", "fwd"},
-         {"dtype", format_word(shape.layer)},
+         {"dtype", shape.layer.format.word},
          {"fusion", text(shape.fusion)},
          {"weighting", weighting}}}},
       {"rules", Json::array()},

@@ -88,7 +88,7 @@ inline int64_t cases_of(Op op, const Model& model) {
 
 inline Shape shape_of(const Model& model, const FusedProjection& fused, Op op) {
   Shape shape;
-  shape.layer = make_layer(model, fused.projection, Dtype::bf16, 1, 1);
+  shape.layer = make_layer(model, fused.projection, find_format("bf16"), 1, 1);
   shape.op = op;
   shape.fusion = fused.fusion;
   return shape;

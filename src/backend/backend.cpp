@@ -73,7 +73,7 @@ Ceilings ceilings_from_json(const JsonAt& json) {
 
 std::vector<std::string> Backend::baselines(const Layer& layer) const {
   std::vector<std::string> all = baselines();
-  if (!is_quantised(layer.dtype)) std::erase_if(all, [](const std::string& name) { return name.ends_with("-bf16"); });
+  if (!is_quantised(layer.format)) std::erase_if(all, [](const std::string& name) { return name.ends_with("-bf16"); });
   return all;
 }
 

@@ -79,7 +79,7 @@ std::string distrust(const TunedLayer& layer) {
 std::string title(const Shape& up, const Shape& down, std::string_view what) {
   const Layer& layer = up.layer;
   std::string title = fmt::format("{} {}, {}: {} experts, top {}, hidden {}, intermediate {}", layer.model, what,
-                                  format_word(layer), layer.experts, layer.top_k, layer.k, down.layer.k * layer.tp);
+                                  layer.format.word, layer.experts, layer.top_k, layer.k, down.layer.k * layer.tp);
   if (layer.tp > 1) title += fmt::format(", tp {}", layer.tp);
   if (layer.ep > 1) title += fmt::format(", ep {}", layer.ep);
   return title;

@@ -41,7 +41,7 @@ std::string operand_type(const OperandType& type, char which) {
 
 // The hook between stages (kernels/config.cuh); empty where sums stay in the multiplier.
 std::string_view after_stage(const Product& product) {
-  if (product.a.type.dtype != Dtype::fp8 || product.fast_sums) return "";
+  if (product.sums != Sums::promoted) return "";
   return product.a.type.scales.kind == ScaleKind::block ? "PromoteScaled" : "Promote";
 }
 
@@ -105,16 +105,16 @@ int64_t alignment(int64_t bytes, int64_t most) { return std::min(bytes & -bytes,
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
                                        const std::vector<Op>& ops) {
   if (!contains(ops, shape.op)) return fmt::format("{} does not support {}", variant, name(shape.op));
-  if (!contains(dtypes, shape.layer.dtype))
-    return fmt::format("{} does not support {}{}", variant, name(shape.layer.dtype),
-                       is_quantised(shape.layer.dtype) ? ": packs of other programs' kernels may" : "");
+  if (!contains(dtypes, shape.layer.format.w.dtype))
+    return fmt::format("{} does not support {}{}", variant, shape.layer.format.dtype,
+                       is_quantised(shape.layer.format) ? ": packs of other programs' kernels may" : "");
   if (joins_gates(shape) && variant != "cpu" && shape.layer.n % 16 != 0)
     return fmt::format("{} needs n in multiples of 16 for gates: it takes eight and their eight ups by turns", variant);
   return std::nullopt;
 }
 
 std::optional<std::string> illegal_gates(int block_n, const Shape& shape) {
-  if (!joins_gates(shape) || shape.layer.scales != ScaleKind::block) return std::nullopt;
+  if (!joins_gates(shape) || shape.layer.format.scales != ScaleKind::block) return std::nullopt;
   const int rows = shape.fusion.interleaved ? block_n : block_n / 2;  // of W, in a row
   if (kScaleBlock % rows == 0 && (shape.fusion.interleaved || shape.layer.n / 2 % rows == 0)) return std::nullopt;
   return fmt::format("block_n must be smaller, or a power of two: a tile's {} must lie in one block of scales",
@@ -122,7 +122,7 @@ std::optional<std::string> illegal_gates(int block_n, const Shape& shape) {
 }
 
 std::optional<std::string> illegal_quantised(int block_n, const Shape& shape) {
-  if (!is_quantised(result_dtype(shape.layer)) || block_n == 2 * kScaleBlock) return std::nullopt;
+  if (!has_scales(shape.layer.format.y) || block_n == 2 * kScaleBlock) return std::nullopt;
   return fmt::format("block_n must be {} for Y in fp8: a tile has the gates and ups of each scale", 2 * kScaleBlock);
 }
 

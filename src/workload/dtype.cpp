@@ -1,4 +1,4 @@
-// Names, sizes and roundings of number formats.
+// Names, sizes and roundings of elements.
 #include "workload/dtype.h"
 
 #include <algorithm>
@@ -11,24 +11,17 @@
 namespace moetune {
 namespace {
 
-struct Format {
-  Dtype dtype;
+struct Element {
   std::string_view name;
   int64_t bits;
   int significand_bits;
 };
 
-constexpr Format kFormats[] = {
-    {Dtype::bf16, "bf16", 16, 8}, {Dtype::fp16, "fp16", 16, 11}, {Dtype::fp32, "fp32", 32, 24},
-    {Dtype::fp8, "fp8", 8, 4},    {Dtype::int8, "int8", 8, 8},   {Dtype::int8_w8a8, "int8-w8a8", 8, 8},
-    {Dtype::int4, "int4", 4, 4},  {Dtype::uint4, "uint4", 4, 4},
-};
+// In the order of Dtype.
+constexpr Element kElements[] = {{"bf16", 16, 8}, {"fp16", 16, 11}, {"fp32", 32, 24}, {"fp8", 8, 4},
+                                 {"int8", 8, 8},  {"int4", 4, 4},   {"uint4", 4, 4}};
 
-// Those that have a word, the default first.
-constexpr ScaleKind kScaleKinds[] = {ScaleKind::block,   ScaleKind::channel, ScaleKind::tensor,
-                                     ScaleKind::group32, ScaleKind::group64, ScaleKind::group128};
-
-const Format& format_of(Dtype dtype) { return kFormats[static_cast<size_t>(dtype)]; }
+const Element& element_of(Dtype dtype) { return kElements[static_cast<size_t>(dtype)]; }
 
 // `value` / 2^`shift`, rounded to nearest even.
 uint32_t shift_to_even(uint32_t value, int shift) {
@@ -41,50 +34,17 @@ uint32_t shift_to_even(uint32_t value, int shift) {
 
 }  // namespace
 
-std::string_view name(Dtype dtype) { return format_of(dtype).name; }
+std::string_view name(Dtype dtype) { return element_of(dtype).name; }
 
-Dtype parse_dtype(std::string_view text) { return static_cast<Dtype>(place_of_word("dtype", text, dtype_names())); }
+Dtype parse_dtype(std::string_view text) {
+  return static_cast<Dtype>(place_of_word("dtype", text, mapped<std::string>(kElements, &Element::name)));
+}
 
-std::vector<std::string> dtype_names() { return mapped<std::string>(kFormats, &Format::name); }
-
-int64_t bits(Dtype dtype) { return format_of(dtype).bits; }
+int64_t bits(Dtype dtype) { return element_of(dtype).bits; }
 
 int64_t size_bytes(Dtype dtype) { return bits(dtype) / 8; }
 
-bool is_quantised(Dtype dtype) { return bits(dtype) <= 8; }
-
-bool is_weights_only(Dtype dtype) { return dtype == Dtype::int8 || bits(dtype) == 4; }
-
-int significand_bits(Dtype dtype) { return format_of(dtype).significand_bits; }
-
-std::string_view name(ScaleKind kind) {
-  constexpr std::string_view kNames[] = {"none", "tensor", "channel", "block", "group32", "group64", "group128"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
-ScaleKind parse_scales(std::string_view text) {
-  return kScaleKinds[place_of_word("kind of scales", text, scale_names())];
-}
-
-std::vector<std::string> scale_names() {
-  return mapped<std::string>(kScaleKinds, [](ScaleKind kind) { return name(kind); });
-}
-
-bool may_have(Dtype dtype, ScaleKind scales) {
-  if (!is_quantised(dtype) || scales == ScaleKind::none) return !is_quantised(dtype) && scales == ScaleKind::none;
-  if (dtype == Dtype::fp8 || bits(dtype) == 4) return (group_columns(scales) > 0) == (bits(dtype) == 4);
-  return scales == ScaleKind::channel;
-}
-
-ScaleKind usual_scales(Dtype dtype) {
-  for (const ScaleKind kind : {ScaleKind::none, ScaleKind::block, ScaleKind::channel})
-    if (may_have(dtype, kind)) return kind;
-  return ScaleKind::group128;
-}
-
-int64_t group_columns(ScaleKind kind) {
-  return kind == ScaleKind::group32 ? 32 : kind == ScaleKind::group64 ? 64 : kind == ScaleKind::group128 ? 128 : 0;
-}
+int significand_bits(Dtype dtype) { return element_of(dtype).significand_bits; }
 
 uint16_t to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

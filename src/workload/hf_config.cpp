@@ -249,12 +249,12 @@ std::vector<Model> named(const std::vector<std::pair<Model, std::string>>& kinds
   return models;
 }
 
-void take(Model& model, Dtype dtype, ScaleKind scales) { model.dtype = dtype, model.scales = scales; }
+void take(Model& model, std::string_view dtype, ScaleKind scales) { model.format = find_format(dtype, scales); }
 
 // Scales of blocks, where these are of 128 x 128; the format in words where not.
 void read_blocks(const JsonAt& sizes, Model& model) {
   if (sizes.value() == Json{128, 128})
-    take(model, Dtype::fp8, ScaleKind::block);
+    take(model, "fp8", ScaleKind::block);
   else
     model.other_format = fmt::format("fp8 with scales of blocks of {}", sizes.value().dump());
 }
@@ -268,7 +268,7 @@ Json value_of(const JsonAt& json, const Names& names) {
 // Weights of integers in groups along k, beside 16-bit activations.
 void read_groups(const Json& width, const Json& group, bool zero_points, Model& model) {
   for (const ScaleKind kind : {ScaleKind::group32, ScaleKind::group64, ScaleKind::group128})
-    if (width == 4 && group == group_columns(kind)) return take(model, zero_points ? Dtype::uint4 : Dtype::int4, kind);
+    if (width == 4 && group == group_columns(kind)) return take(model, zero_points ? "uint4" : "int4", kind);
   model.other_format = fmt::format("int{} in groups of {}", width.dump(), group.dump());
 }
 
@@ -282,7 +282,7 @@ void read_integers(const JsonAt& weights, const JsonAt& group, Model& model) {
   const bool of_tokens = activations.is_object() && activations.value("num_bits", 0) == 8 &&
                          activations.value("strategy", "") == "token" && activations.value("type", "int") == "int";
   if (width == 8 && strategy == "channel" && !zero_points && (activations.is_null() || of_tokens))
-    return take(model, of_tokens ? Dtype::int8_w8a8 : Dtype::int8, ScaleKind::channel);
+    return take(model, of_tokens ? "int8-w8a8" : "int8", ScaleKind::channel);
   model.other_format = fmt::format("int{} with scales of {}{}", width.dump(), strategy,
                                    activations.is_null() ? "" : " beside quantised activations");
 }
@@ -301,7 +301,7 @@ void read_group(const JsonAt& group, Model& model) {
   else if (strategy == "block" && weights.has("block_structure"))
     read_blocks(weights["block_structure"], model);
   else if (strategy == "channel" || strategy == "tensor")
-    take(model, Dtype::fp8, parse_scales(strategy));
+    take(model, "fp8", parse_scales(strategy));
   else
     model.other_format = "fp8 with scales of " + strategy;
 }
@@ -320,9 +320,9 @@ void read_format(const JsonAt& quantisation, Model& model) {
   else if (method == "fp8" && has_blocks)
     read_blocks(*blocks, model);
   else if (method == "fp8" || algorithm == "FP8")
-    take(model, Dtype::fp8, ScaleKind::tensor);
+    take(model, "fp8", ScaleKind::tensor);
   else if (method == "w8a8_int8")
-    take(model, Dtype::int8_w8a8, ScaleKind::channel);
+    take(model, "int8-w8a8", ScaleKind::channel);
   else if (method == "gptq" && quantisation.has("group_size") && value_of(quantisation, {"desc_act"}) != true)
     read_groups(value_of(quantisation, {"bits"}), quantisation["group_size"].value(),
                 value_of(quantisation, {"sym"}) == false, model);
@@ -358,7 +358,7 @@ std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string
     model.other_format = experts;
   else
     for (const JsonAt& part : {scopes.back(), config})
-      if (!model.scales && model.other_format.empty() && part.has("quantization_config"))
+      if (!model.format && model.other_format.empty() && part.has("quantization_config"))
         read_format(part["quantization_config"], model);
   for (const Wanted& wanted : kWanted)
     for (const JsonAt& scope : scopes)

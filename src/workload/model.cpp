@@ -58,7 +58,7 @@ std::vector<Model> read_config(const fs::path& path, const Model& given) {
   if (json.contains("schema")) return {model_from_json(root)};
   std::vector<Model> models = models_from_hf_config(root, name_of_config(path), given);
   const fs::path beside = path.parent_path() / "hf_quant_config.json";  // of ModelOpt
-  if (!models[0].scales && models[0].other_format.empty() && is_there(beside)) {
+  if (!models[0].format && models[0].other_format.empty() && is_there(beside)) {
     const Json format = read_json(beside, Dialect::python);
     for (Model& model : models) read_format(JsonAt(format, beside.string())["quantization"], model);
   }
@@ -122,7 +122,7 @@ fs::path model_file(const std::string& name) {
   return wanted.ends_with(".json") || is_there(name) ? fs::path(name) : fs::path();
 }
 
-Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t tp, int64_t ep) {
+Layer make_layer(const Model& model, Projection projection, const Format& format, int64_t tp, int64_t ep) {
   if (tp < 1 || model.intermediate % tp != 0)
     throw request_error(
         fmt::format("tp {} does not divide the intermediate size {} of {}", tp, model.intermediate, model.name));
@@ -136,10 +136,9 @@ Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t
           .top_k = model.top_k,
           .n = up ? (model.gated ? 2 * width : width) : model.hidden,
           .k = up ? model.hidden : width,
-          .dtype = dtype,
+          .format = format,
           .tp = tp,
           .ep = ep,
-          .scales = usual_scales(dtype),
           .zero_experts = model.zero_experts,
           .gate = {model.gated}};
 }

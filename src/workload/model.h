@@ -22,9 +22,8 @@ struct Model {
   int64_t intermediate = 0;  // width of an expert, unsharded
   bool gated = true;         // up has n = 2 * intermediate
   int64_t zero_experts = 0;  // beside the experts: a router picks them too, and they compute nothing
-  // How a checkpoint stores the experts: quantised, with these scales, or in a format that is not covered, in words.
-  Dtype dtype = Dtype::bf16;
-  std::optional<ScaleKind> scales = {};
+  // How a checkpoint stores the experts, where it is quantised; or in words, where moetune has no such format.
+  std::optional<Format> format = {};
   std::string other_format = {};
   std::vector<std::string> notes = {};  // sentences on what a config.json left open and how it was read
   bool operator==(const Model&) const = default;
@@ -58,6 +57,6 @@ void read_format(const JsonAt& quantisation, Model& model);
 std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string& name, const Model& given = {});
 
 /// One projection of a model on one of tp * ep ranks. Errors: tp does not divide intermediate, ep not experts.
-Layer make_layer(const Model& model, Projection projection, Dtype dtype, int64_t tp, int64_t ep);
+Layer make_layer(const Model& model, Projection projection, const Format& format, int64_t tp, int64_t ep);
 
 }  // namespace moetune

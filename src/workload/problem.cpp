@@ -18,7 +18,7 @@ namespace {
 std::optional<Layer> layer_of_preset(const Layer& layer) {
   for (const Model& model : model_presets())
     if (model.name == layer.model && model.intermediate % layer.tp == 0 && model.experts % layer.ep == 0)
-      return make_layer(model, layer.projection, layer.dtype, layer.tp, layer.ep);
+      return make_layer(model, layer.projection, layer.format, layer.tp, layer.ep);
   return std::nullopt;
 }
 
@@ -92,7 +92,7 @@ std::string id(const Cell& cell) {
   const Layer& layer = cell.shape.layer;
   const Layer usual = layer_of_preset(layer).value_or(Layer{});
   std::string id = fmt::format("{}/{}/{}/{}/t{}/{}", layer.model, name(layer.projection), name(cell.shape.op),
-                               format_word(layer), cell.tokens, closed(text(cell.routing)));
+                               layer.format.word, cell.tokens, closed(text(cell.routing)));
   const auto add = [&](std::string_view letter, int64_t value, int64_t otherwise) {
     if (value != otherwise) id += fmt::format("/{}{}", letter, value);
   };
@@ -116,10 +116,10 @@ Fields fields_of(const Cell& cell) {
   add("model", layer.model);
   add("projection", name(layer.projection));
   add("op", name(cell.shape.op));
-  add("dtype", name(layer.dtype));
-  add("scales", name(layer.scales));
-  add("out_dtype", name(result_dtype(layer)));
-  add("fast_sums", layer.fast_sums);
+  add("dtype", layer.format.dtype);
+  add("scales", name(layer.format.scales));
+  add("out_dtype", name(layer.format.y.dtype));
+  add("fast_sums", has_fast_sums(layer.format));
   add("experts", layer.experts);
   add("top_k", layer.top_k);
   add("n", layer.n);

@@ -14,29 +14,19 @@ int64_t ceil_divide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 int64_t slots_of(const Problem& problem) { return problem.routing.tokens * problem.routing.top_k; }
 
-/// Of X or W of a layer.
-OperandType multiplied_type(const Layer& layer, bool weights) {
-  if (!is_quantised(layer.dtype)) return plain_type(layer.dtype);
-  if (is_weights_only(layer.dtype) && !weights) return plain_type(layer.out_dtype);
-  OperandType type = plain_type(layer.dtype == Dtype::int8_w8a8 ? Dtype::int8 : layer.dtype);
-  if (is_weights_only(layer.dtype)) type.stage = layer.out_dtype;
-  type.scales = layer.scales == ScaleKind::block ? block_scales(weights ? 128 : 1, 128) : Scales{.kind = layer.scales};
-  if (const int64_t group = group_columns(layer.scales); group > 0)
-    type.scales = {.kind = ScaleKind::block, .rows = 1, .columns = group, .dtype = layer.out_dtype};
-  return type;
-}
-
 /// A matrix of the layer: W and dW have n rows an expert, the others a row for each routed row, slot or token. Only Y
 /// and dY have n columns.
 Operand operand(const Problem& problem, LayerMatrix matrix, Axis row_axis, Axis column_axis,
                 RowOrder order = RowOrder::in_place) {
   const Layer& layer = problem.shape.layer;
   const bool weights = matrix == LayerMatrix::w || matrix == LayerMatrix::dw;
-  const bool multiplied = matrix == LayerMatrix::x || matrix == LayerMatrix::w;  // of a quantised layer
   const bool of_y = matrix == LayerMatrix::y || matrix == LayerMatrix::dy;
   const bool pairs = matrix == LayerMatrix::h || matrix == LayerMatrix::dh;  // a gate and an up for each of X's
   return {.matrix = matrix,
-          .type = multiplied ? multiplied_type(layer, weights) : plain_type(result_dtype(layer)),
+          .type = matrix == LayerMatrix::x   ? layer.format.x
+                  : matrix == LayerMatrix::w ? layer.format.w
+                  : matrix == LayerMatrix::y ? layer.format.y
+                                             : plain_type(layer.format.y.dtype),
           .rows = weights                       ? layer.local_experts() * layer.n
                   : order == RowOrder::in_place ? problem.rows()
                   : order == RowOrder::by_slot  ? slots_of(problem)
@@ -65,7 +55,6 @@ void set_operands(Product& p, const Problem& problem) {
       p.weighting = Weighting::rounded_result;
       if (is_gated(fusion)) p.d.columns /= 2;
       if (fusion.store_h) p.h = operand(problem, LayerMatrix::h, Axis::m, Axis::n), p.h->columns = layer.n;
-      if (p.d.type.dtype == Dtype::fp8) p.d.type.scales = block_scales(1, 128);
       if (fusion.bias)
         p.bias = {.matrix = LayerMatrix::bias,
                   .type = p.d.type,
@@ -106,7 +95,7 @@ void set_operands(Product& p, const Problem& problem) {
       break;
   }
   if (!fusion.topk_weights) p.weighting = Weighting::none;
-  p.fast_sums = layer.fast_sums;
+  p.sums = layer.format.sums;
   p.activation = fusion.silu      ? Activation::silu
                  : fusion.gelu    ? Activation::gelu
                  : fusion.gpt_oss ? Activation::gpt_oss
@@ -192,7 +181,7 @@ bool feeds(const Shape& up, const Shape& down) {
     return false;
   Layer expected = wide;
   expected.projection = Projection::down, expected.n = narrow.n, expected.k = narrow.k;
-  if (wide.out_dtype == Dtype::fp8) expected.out_dtype = narrow.out_dtype;
+  if (has_scales(wide.format.y)) expected.format = find_format(wide.format.dtype, wide.format.scales, narrow.format.y.dtype);
   if (narrow != expected || narrow.n != wide.k) return false;
   const Operand y = product_of(up).d, x = product_of(down).a;
   return y.columns == x.columns && y.order == x.order && y.type == x.type;
@@ -347,7 +336,7 @@ bool has_exact_weights(const Product& product, Values values) {
 }
 
 int most_integer(const Product& product, const Operand& operand) {
-  const bool wide = operand.type.dtype == Dtype::fp8 && !product.fast_sums && product.d.type.dtype != Dtype::fp16;
+  const bool wide = operand.type.dtype == Dtype::fp8 && product.sums != Sums::fast && product.d.type.dtype != Dtype::fp16;
   return wide ? 16 : 4;
 }
 
@@ -367,7 +356,7 @@ double entering_value(const Product& product, const Operand& operand, Values val
                       int64_t column) {
   const int64_t at = memory_row(product, operand, expert, row) * operand.columns + column;
   double value = static_cast<double>(stored_value(product, operand, values, at));
-  if (has_zero_points(operand))
+  if (operand.type.zero_points)
     value -= static_cast<double>(stored_with(scale_seed(product.seed, operand), operand, values,
                                              zero_index(product, operand, expert, row, column)));
   if (!has_scales(operand.type)) return value;
@@ -446,7 +435,7 @@ double bytes(const Product& product) {
     const double times = product.accumulates && operand == &product.d ? 2 : 1;
     sum += times * static_cast<double>(touched_rows(product, *operand)) * static_cast<double>(row_bytes(*operand));
     sum += static_cast<double>(scale_count(product, *operand)) *
-           (static_cast<double>(size_bytes(operand->type.scales.dtype)) + (has_zero_points(*operand) ? 0.5 : 0));
+           (static_cast<double>(size_bytes(operand->type.scales.dtype)) + (operand->type.zero_points ? 0.5 : 0));
     permuted = permuted || operand->order != RowOrder::in_place;
   }
   if (product.bias) sum += static_cast<double>(product.bias->rows * row_bytes(*product.bias));

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "kernels/rows.h"
-#include "workload/dtype.h"
 #include "workload/problem.h"
 
 namespace moetune {
@@ -20,32 +19,6 @@ std::string_view name(LayerMatrix matrix);  // "X", "W", "Y", "dX", ..., "dweigh
 enum class Axis { m, n, k };
 
 std::string_view name(RowOrder order);  // as the enumerator
-
-/// Scales of an operand: the value of an element is element * scale. Blocks of an operand with one matrix an expert
-/// restart with each expert; those of a ragged one are counted over its rows in memory. Groups along k are blocks of
-/// one row: they scale W before it is rounded to the stage's dtype, other scales multiply sums. D has none, or as a
-/// quantised result those of 1x128, which are a result too.
-struct Scales {
-  ScaleKind kind = ScaleKind::none;
-  int64_t rows = 0, columns = 0;  // of a block
-  Dtype dtype = Dtype::fp32;
-  bool operator==(const Scales&) const = default;
-};
-inline Scales block_scales(int64_t rows, int64_t columns) { return {ScaleKind::block, rows, columns}; }
-
-/// Kernels multiply elements of the stage's dtype: a transform makes these from elements in memory, unless both dtypes
-/// are the same.
-struct OperandType {
-  Dtype dtype = Dtype::bf16;  // in memory
-  Dtype stage = Dtype::bf16;  // in shared memory, as the multiplier reads them
-  Scales scales = {};
-  bool operator==(const OperandType&) const = default;
-};
-
-inline bool has_scales(const OperandType& type) { return type.scales.kind != ScaleKind::none; }
-
-/// Elements that are multiplied as they lie in memory, without scales.
-inline OperandType plain_type(Dtype dtype) { return {.dtype = dtype, .stage = dtype}; }
 
 /// A row-major matrix in memory; its columns are contiguous. It is either one matrix an expert, one after another, or
 /// ragged: one matrix whose rows are divided among the experts.
@@ -97,7 +70,7 @@ struct Product {
   int64_t m = 0, n = 0, k = 0;  // extents, the same for every expert; 0 for the ragged axis
   Axis ragged = Axis::m;        // its extent is an expert's number of rows
   Weighting weighting = Weighting::none;
-  bool fast_sums = false;    // along all of k in the multiplier: of fp8, rounded more coarsely than fp32
+  Sums sums = Sums::fp32;
   bool accumulates = false;  // d = round(d before + sum), in fp32; d of experts without rows stays
   std::optional<WeightGradient> weight_gradient = {};
   std::optional<GateGradient> gate_gradient = {};
@@ -246,7 +219,6 @@ ScaleStrides scale_strides(const Product& product, const Operand& operand);
 /// Zero points of uint4 lie as scales do, but those of two rows share a byte, that of the even row in its low bits:
 /// [experts, rows / 2, blocks of columns]. Their values, less 8, are of the same stream as W's.
 int64_t zero_index(const Product& product, const Operand& operand, int64_t expert, int64_t row, int64_t column);
-inline bool has_zero_points(const Operand& operand) { return operand.type.dtype == Dtype::uint4; }
 /// Whether scales make elements of the stage.
 inline bool scales_stage(const OperandType& type) {
   return type.stage != type.dtype && type.scales.kind == ScaleKind::block;

@@ -19,44 +19,31 @@ void require_size(std::string_view what, int64_t value, int64_t high) {
 
 void require_format(const Shape& shape) {
   const Layer& layer = shape.layer;
-  const ScaleKind scales = layer.scales;
-  const int64_t group = group_columns(scales);
-  if (!is_quantised(layer.dtype)) {
-    if (layer.scales != ScaleKind::none || layer.out_dtype != Dtype::bf16 || layer.fast_sums)
-      throw request_error(fmt::format("{} has no scales, no other Y and no fast sums", name(layer.dtype)),
-                          "these belong to fp8, and to int8 and 4 bits without fast sums");
-    return;
-  }
+  const Format& format = layer.format;
+  if (!is_quantised(format)) return;
   if (shape.op != Op::fwd)
-    throw request_error(fmt::format("{} has no {}", name(layer.dtype), name(shape.op)),
-                        layer.dtype == Dtype::fp8
+    throw request_error(fmt::format("{} has no {}", format.dtype, name(shape.op)),
+                        multiplies_fp8(format)
                             ? "tensor cores multiply fp8 only where k is contiguous in both operands: that is fwd"
                             : "it belongs to fwd");
-  if (!may_have(layer.dtype, scales))
-    throw request_error(scales == ScaleKind::none
-                            ? fmt::format("{} needs scales", name(layer.dtype))
-                            : fmt::format("{} has no scales of {}", name(layer.dtype), name(scales)),
-                        layer.dtype == Dtype::fp8 ? "use block, channel or tensor"
-                        : bits(layer.dtype) == 4  ? "use group32, group64 or group128"
-                                                  : "use channel");
-  if (layer.fast_sums && layer.dtype != Dtype::fp8)
-    throw request_error(fmt::format("{} has no fast sums", name(layer.dtype)), "these belong to fp8");
-  if (group > 0 && layer.k % group != 0)
+  if (const int64_t group = group_columns(format.scales); group > 0 && layer.k % group != 0)
     throw request_error(fmt::format("k {} is not a multiple of {}, the group of a scale", layer.k, group));
-  if (layer.dtype == Dtype::uint4 && layer.n % 2 != 0)
+  if (format.w.zero_points && layer.n % 2 != 0)
     throw request_error(fmt::format("n {} is odd, and the zero points of two rows of W share a byte", layer.n));
-  if (layer.fast_sums && layer.scales == ScaleKind::block)
-    throw request_error("fp8 with scales of blocks has no fast sums",
-                        "a block ends every 128 of k; use scales of channels or tensors");
-  if (layer.out_dtype == Dtype::bf16 || layer.out_dtype == Dtype::fp16) return;
-  const bool in_blocks = layer.dtype == Dtype::fp8 && scales == ScaleKind::block && layer.out_dtype == Dtype::fp8;
-  if (!in_blocks)
-    throw request_error(fmt::format("Y of {} cannot be {}", name(layer.dtype), name(layer.out_dtype)),
-                        layer.out_dtype == Dtype::fp8 ? "use bf16 or fp16; fp8 belongs to fp8 with scales of blocks"
-                                                      : "use bf16 or fp16");
-  if (!joins_gates(shape) || shape.fusion.bias)
+  if (has_scales(format.y) && (!joins_gates(shape) || shape.fusion.bias))
     throw request_error(fmt::format("Y cannot be fp8 {}", shape.fusion.bias ? "with a bias" : "without an activation"),
                         "it belongs to fwd of up with --gated and without --bias: its rows are what down reads");
+}
+
+// A format without scales has only its dtype in JSON.
+const Format& format_from_json(const JsonAt& json) {
+  const std::string dtype = json["dtype"].string();
+  const bool scaled = with_place(json["dtype"], [&](const JsonAt&) { return !scales_of(dtype).empty(); });
+  if (!scaled) return find_format(dtype);
+  const ScaleKind scales = word_at(json["scales"], parse_scales);
+  const Dtype result = word_at(json["out_dtype"], parse_dtype);
+  const bool fast = json["fast_sums"].boolean();
+  return with_place(json, [&](const JsonAt&) -> const Format& { return find_format(dtype, scales, result, fast); });
 }
 
 void require_valid_gate(const Shape& shape) {
@@ -65,7 +52,7 @@ void require_valid_gate(const Shape& shape) {
   if (fusion.interleaved && !is_gated(fusion))
     throw request_error("interleaved needs an activation",
                         "with --gated, it is an order of W's rows: gate and up by turns");
-  if (fusion.store_h && (!joins_gates(shape) || fusion.by_slot || is_quantised(layer.dtype)))
+  if (fusion.store_h && (!joins_gates(shape) || fusion.by_slot || is_quantised(layer.format)))
     throw request_error("store_h belongs to fwd of up with --gated, in bf16, fp16 or fp32 and without --by-slot",
                         "leave out --store-h unless you need gradients");
   if (!is_gated(fusion)) return;
@@ -134,8 +121,8 @@ void require_valid(const Shape& shape) {
     throw request_error("topk_weights needs permute_y", "rows are multiplied while they are scattered to token order");
   if (shape.fusion.accumulate && shape.op != Op::dw)
     throw request_error(fmt::format("{} cannot accumulate", name(shape.op)), "accumulate belongs to dw");
-  if (shape.fusion.fp32_dw && (shape.op != Op::dw || layer.dtype == Dtype::fp32))
-    throw request_error(fmt::format("fp32_dw has no meaning for {} in {}", name(shape.op), name(layer.dtype)),
+  if (shape.fusion.fp32_dw && (shape.op != Op::dw || layer.format.x.dtype == Dtype::fp32))
+    throw request_error(fmt::format("fp32_dw has no meaning for {} in {}", name(shape.op), layer.format.dtype),
                         "it belongs to dw in bf16 and fp16");
   if (shape.fusion.sum_slots && !may_sum_slots(shape))
     throw request_error(
@@ -152,16 +139,6 @@ void require_valid(const Shape& shape) {
   require_valid_gate(shape);
 }
 
-std::string format_word(const Layer& layer) {
-  const bool of_channels = layer.dtype == Dtype::int8 || layer.dtype == Dtype::int8_w8a8;  // which have no others
-  if (!is_quantised(layer.dtype)) return std::string(name(layer.dtype));
-  return fmt::format("{}{}{}{}", name(layer.dtype), of_channels ? "" : fmt::format("-{}", name(layer.scales)),
-                     layer.out_dtype == Dtype::bf16 ? "" : fmt::format("-{}", name(layer.out_dtype)),
-                     layer.fast_sums ? "-fast" : "");
-}
-
-Dtype result_dtype(const Layer& layer) { return is_quantised(layer.dtype) ? layer.out_dtype : layer.dtype; }
-
 std::string text(const Fusion& fusion) {
   std::string words;
   for (const FusionPart& part : kFusionParts)
@@ -172,7 +149,7 @@ std::string text(const Fusion& fusion) {
 std::string title(const Shape& shape) {
   const Layer& layer = shape.layer;
   std::string result = fmt::format("{} {}, {} {}: {} experts, top {}, n {}, k {}", layer.model, name(layer.projection),
-                                   name(shape.op), format_word(layer), layer.experts, layer.top_k, layer.n, layer.k);
+                                   name(shape.op), layer.format.word, layer.experts, layer.top_k, layer.n, layer.k);
   if (layer.zero_experts > 0) result += fmt::format(", {} zero experts", layer.zero_experts);
   if (layer.tp > 1) result += fmt::format(", tp {}", layer.tp);
   if (layer.ep > 1) result += fmt::format(", ep {}", layer.ep);
@@ -185,14 +162,14 @@ Json to_json(const Shape& shape) {
   Json json = {{"model", layer.model}, {"projection", name(layer.projection)},
                {"op", name(shape.op)}, {"experts", layer.experts},
                {"top_k", layer.top_k}, {"n", layer.n},
-               {"k", layer.k},         {"dtype", name(layer.dtype)},
+               {"k", layer.k},         {"dtype", layer.format.dtype},
                {"tp", layer.tp},       {"ep", layer.ep}};
   if (layer.zero_experts > 0) json["zero_experts"] = layer.zero_experts;
   if (layer.gate.gated) json["gated"] = *layer.gate.gated;
-  if (is_quantised(layer.dtype)) {
-    json["scales"] = name(layer.scales);
-    json["out_dtype"] = name(layer.out_dtype);
-    json["fast_sums"] = layer.fast_sums;
+  if (is_quantised(layer.format)) {
+    json["scales"] = name(layer.format.scales);
+    json["out_dtype"] = name(layer.format.y.dtype);
+    json["fast_sums"] = has_fast_sums(layer.format);
   }
   for (const FusionPart& part : kFusionParts)
     if (part.seldom ? shape.fusion.*part.on : !part.only || part.only == shape.op)
@@ -208,14 +185,9 @@ Shape shape_from_json(const JsonAt& json) {
                  .top_k = json["top_k"].integer(),
                  .n = json["n"].integer(),
                  .k = json["k"].integer(),
-                 .dtype = word_at(json["dtype"], parse_dtype),
+                 .format = format_from_json(json),
                  .tp = json["tp"].integer(),
                  .ep = json["ep"].integer()};
-  if (is_quantised(shape.layer.dtype)) {
-    shape.layer.scales = word_at(json["scales"], parse_scales);
-    shape.layer.out_dtype = word_at(json["out_dtype"], parse_dtype);
-    shape.layer.fast_sums = json["fast_sums"].boolean();
-  }
   if (json.has("zero_experts")) shape.layer.zero_experts = json["zero_experts"].integer(0, kMaxExperts);
   if (json.has("gated")) shape.layer.gate.gated = json["gated"].boolean();
   shape.op = word_at(json["op"], parse_op);

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "workload/dtype.h"
+#include "workload/format.h"
 
 namespace moetune {
 
@@ -34,16 +34,9 @@ struct Layer {
   int64_t top_k = 0;
   int64_t n = 0;  // after tensor parallelism
   int64_t k = 0;
-  Dtype dtype = Dtype::bf16;  // of X and W, or of W alone (is_weights_only); of results too, unless it is quantised
+  Format format = formats().front();  // bf16
   int64_t tp = 1;
   int64_t ep = 1;  // rank 0 is the one measured: experts [0, experts / ep)
-  // Of quantised operands. Scales are fp32: of blocks 1x128 of X and 128x128 of W, a row of X and of W, or all of X and
-  // of an expert's W; those of groups along k are of out_dtype. Sums of fp8 are promoted to fp32 every 128 of k, unless
-  // they are fast: those stay in the tensor core's registers.
-  ScaleKind scales = ScaleKind::none;
-  // Of Y, and of X where W alone is quantised: bf16 or fp16; or fp8 with fp32 scales of 1x128, see require_valid.
-  Dtype out_dtype = Dtype::bf16;
-  bool fast_sums = false;    // only of fp8 without scales of blocks
   int64_t zero_experts = 0;  // numbered after `experts`: a router picks among both, no rank has rows of these
   Gate gate = {};
 
@@ -136,11 +129,6 @@ inline constexpr FusionPart kFusionParts[] = {
 /// Whether gate and up become one column of Y.
 inline bool is_gated(const Fusion& fusion) { return fusion.silu || fusion.gelu || fusion.gpt_oss; }
 
-/// Types of operands and result in a word: "bf16", "fp8-block", "fp8-channel-fp16-fast", "int8-w8a8",
-/// "uint4-group128-fp16".
-std::string format_word(const Layer& layer);
-Dtype result_dtype(const Layer& layer);
-
 /// Everything that a kernel is compiled for, beside its knobs.
 struct Shape {
   Layer layer;
@@ -166,12 +154,10 @@ bool may_sum_slots(const Shape& shape);
 /// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without permute_y, dx and
 /// permute_x apart, or with a bias or gates of fwd, weight_gradient without dx and topk_weights, an activation of other
 /// than fwd of up and dx of down, of a model that isn't gated, with another or with topk_weights, interleaved without
-/// one, store_h without one of fwd, by_slot or of quantised dtypes, bias without fwd, quantised dtypes with another op
-/// than fwd, other scales than theirs or another Y than bf16 and fp16 (fp8 of fp8 in blocks with an activation and
-/// without a bias), fast sums of others than fp8 or of blocks, scales of other dtypes, groups that don't divide k, zero
-/// points with an odd n, experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name that is empty,
-/// contains
-/// '/' or is not printable.
+/// one, store_h without one of fwd, by_slot or of quantised formats, bias without fwd, quantised formats with another op
+/// than fwd, Y in fp8 without an activation or with a bias, groups that don't divide k, zero points with an odd n,
+/// experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name that is empty, contains '/' or is not
+/// printable.
 void require_valid(const Shape& shape);
 
 /// "permute_x", "permute_y+topk_weights", or "plain".

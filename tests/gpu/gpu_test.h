@@ -27,7 +27,7 @@ inline Problem problem_of(const GpuCase& c, Dtype dtype = Dtype::bf16, Fusion fu
                       .top_k = c.top_k,
                       .n = c.n,
                       .k = c.k,
-                      .dtype = dtype,
+                      .format = find_format(name(dtype)),
                       .tp = 1,
                       .ep = c.ep};
   cell.shape.op = op;
@@ -42,8 +42,7 @@ inline Problem problem_of(const GpuCase& c, Dtype dtype = Dtype::bf16, Fusion fu
 inline Problem fp8_problem_of(const GpuCase& c, ScaleKind scales, Fusion fusion = {}, bool fast_sums = false,
                               Dtype result = Dtype::bf16) {
   Problem problem = problem_of(c, Dtype::bf16, fusion);
-  Layer& layer = problem.shape.layer;
-  layer.dtype = Dtype::fp8, layer.scales = scales, layer.fast_sums = fast_sums, layer.out_dtype = result;
+  problem.shape.layer.format = find_format("fp8", scales, result, fast_sums);
   require_valid(problem.shape);
   return problem;
 }

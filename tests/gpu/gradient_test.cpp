@@ -166,7 +166,7 @@ class Faults : public GpuTest {
   }
   static Product product(Op op, Dtype dtype = Dtype::bf16, Fusion fusion = {}) {
     Problem problem;
-    problem.shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 40, .k = 56, .dtype = dtype};
+    problem.shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 40, .k = 56, .format = find_format(name(dtype))};
     problem.shape.op = op;
     problem.shape.fusion = fusion;
     problem.routing = routing_from_rows({7, 0, 20, 21}, 24, 2);

@@ -229,7 +229,7 @@ inline Problem planted_problem() {
                       .top_k = 4,
                       .n = 256,
                       .k = 256,
-                      .dtype = Dtype::bf16};
+                      .format = find_format("bf16")};
   cell.tokens = 200;
   cell.routing = parse_routing("zipf:1");
   cell.seed = 7;

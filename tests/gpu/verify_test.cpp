@@ -78,7 +78,7 @@ class KernelTest : public GpuTest {
             std::string(text(problem.shape.fusion).starts_with("permute") ? "first " : "tiles ") + knobs);
     std::vector<Candidate> candidates;
     for (std::string& text : texts) {
-      if (const size_t at = text.find("block_k=64"); problem.shape.layer.dtype == Dtype::fp8 && at != std::string::npos)
+      if (const size_t at = text.find("block_k=64"); multiplies_fp8(problem.shape.layer.format) && at != std::string::npos)
         text.replace(at, 10, "block_k=128");  // a row of the swizzle
       candidates.push_back(parse_candidate(text));
     }
@@ -136,7 +136,7 @@ class KernelTest : public GpuTest {
       EXPECT_TRUE(verdict.ok) << text(candidate) << ": " << verdict.reason;
       EXPECT_EQ(verdict.mismatches, 0) << text(candidate);
       EXPECT_TRUE(verdict.elements > 0 || problem.routing.gather_indices.empty());
-      EXPECT_LT(verdict.normalised_error, problem.shape.layer.out_dtype == Dtype::fp8 ? 0.05 : 0.01);
+      EXPECT_LT(verdict.normalised_error, has_scales(problem.shape.layer.format.y) ? 0.05 : 0.01);
     }
   }
 };
@@ -477,7 +477,7 @@ TEST_F(KernelTest, ALayerBeyondOffsetsOf32BitsIsRight) {
   if (static_cast<double>(backend().device().memory_bytes) < kMemory)
     GTEST_SKIP() << "W alone takes 15 GB, twice that with room";
   Cell cell;
-  cell.shape.layer = make_layer(find_model("deepseek-v3"), Projection::up, Dtype::bf16, 1, 1);
+  cell.shape.layer = make_layer(find_model("deepseek-v3"), Projection::up, find_format("bf16"), 1, 1);
   cell.tokens = 256;
   cell.routing = parse_routing("uniform");
   const Problem problem = make_problem(cell);
@@ -511,7 +511,7 @@ TEST_F(KernelTest, DwBeyondOffsetsOf32BitsIsRight) {
   if (static_cast<double>(backend().device().memory_bytes) < kMemory)
     GTEST_SKIP() << "dW takes 5 GB and its references 20";
   Cell cell;
-  cell.shape.layer = {.model = "custom", .experts = 160, .top_k = 2, .n = 4096, .k = 4096, .dtype = Dtype::bf16};
+  cell.shape.layer = {.model = "custom", .experts = 160, .top_k = 2, .n = 4096, .k = 4096, .format = find_format("bf16")};
   cell.shape.op = Op::dw;
   cell.tokens = 400;
   cell.routing = parse_routing("uniform");
@@ -523,7 +523,7 @@ TEST_F(KernelTest, RowsBeyondOffsetsOf32BitsAreRight) {
   if (static_cast<double>(backend().device().memory_bytes) < kMemory)
     GTEST_SKIP() << "the rows take 5 GB and their references 20";
   Cell cell;
-  cell.shape.layer = {.model = "custom", .experts = 8, .top_k = 1, .n = 65536, .k = 64, .dtype = Dtype::bf16};
+  cell.shape.layer = {.model = "custom", .experts = 8, .top_k = 1, .n = 65536, .k = 64, .format = find_format("bf16")};
   cell.tokens = 40000;
   cell.routing = parse_routing("uniform");
   for (const Op op : {Op::fwd, Op::dx, Op::dw}) {

@@ -8,7 +8,7 @@ namespace {
 
 CellSpeedups cell(Op op, int64_t tokens, std::vector<std::pair<std::string, double>> factors) {
   Cell cell;
-  cell.shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 40, .k = 56, .dtype = Dtype::bf16};
+  cell.shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 40, .k = 56, .format = find_format("bf16")};
   cell.shape.op = op, cell.tokens = tokens;
   return {.cell = cell, .factors = std::move(factors)};
 }

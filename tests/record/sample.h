@@ -58,7 +58,7 @@ inline Layer layer(const std::string& model, Projection projection, int64_t expe
           .top_k = top_k,
           .n = n,
           .k = k,
-          .dtype = Dtype::bf16,
+          .format = find_format("bf16"),
           .tp = 1,
           .ep = 1};
 }

@@ -127,7 +127,7 @@ TEST(Step, IsOfOneProblem) {
   EXPECT_TRUE(differs([](Cell& cell) { cell.seed = 1; }));
   EXPECT_TRUE(differs([](Cell& cell) { cell.routing = parse_routing("zipf:1"); }));
   EXPECT_TRUE(differs([](Cell& cell) { cell.shape.layer.model = "other"; }));
-  EXPECT_TRUE(differs([](Cell& cell) { cell.shape.layer.dtype = Dtype::fp16; }));
+  EXPECT_TRUE(differs([](Cell& cell) { cell.shape.layer.format = find_format("fp16"); }));
   EXPECT_TRUE(differs([](Cell& cell) { cell.shape.layer.top_k = 4; }));
   EXPECT_TRUE(differs([](Cell& cell) { cell.shape.layer.ep = 2; }));
   EXPECT_TRUE(differs([](Cell& cell) { cell.shape.layer.tp = 2; }));

@@ -17,7 +17,7 @@ namespace {
 
 Shape shape_of(Op op, const Fusion& fusion, int64_t experts) {
   Shape shape;
-  shape.layer = {.model = "custom", .experts = experts, .top_k = 2, .n = 256, .k = 512, .dtype = Dtype::bf16};
+  shape.layer = {.model = "custom", .experts = experts, .top_k = 2, .n = 256, .k = 512, .format = find_format("bf16")};
   shape.op = op, shape.fusion = fusion;
   require_valid(shape);
   return shape;
@@ -25,8 +25,7 @@ Shape shape_of(Op op, const Fusion& fusion, int64_t experts) {
 
 Shape fp8_of(ScaleKind scales, Dtype out, bool fast_sums, const Fusion& fusion) {
   Shape shape = shape_of(Op::fwd, fusion, 6);
-  shape.layer.dtype = Dtype::fp8;
-  shape.layer.scales = scales, shape.layer.out_dtype = out, shape.layer.fast_sums = fast_sums;
+  shape.layer.format = find_format("fp8", scales, out, fast_sums);
   require_valid(shape);
   return shape;
 }

@@ -189,10 +189,10 @@ TEST(Decide, ALoopInBf16IsABaselineOfQuantisedLayersAlone) {
   const Backend& backend = fake;
   Layer layer;
   for (const Dtype dtype : {Dtype::fp8, Dtype::int4}) {
-    layer.dtype = dtype;
+    layer.format = find_format(name(dtype));
     EXPECT_EQ(backend.baselines(layer), (std::vector<std::string>{"loop", "loop-bf16"}));
   }
-  layer.dtype = Dtype::fp16;
+  layer.format = find_format("fp16");
   EXPECT_EQ(backend.baselines(layer), std::vector<std::string>{"loop"});
 }
 

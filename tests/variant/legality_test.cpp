@@ -19,7 +19,7 @@ namespace {
 Shape shape_of(Dtype dtype = Dtype::bf16, Op op = Op::fwd) {
   Shape shape;
   shape.layer = {
-      .model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = 1536, .k = 2048, .dtype = dtype};
+      .model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = 1536, .k = 2048, .format = find_format(name(dtype))};
   shape.op = op;
   return shape;
 }
@@ -110,7 +110,7 @@ TEST(WgmmaLegality, RowsThatAreGatheredFirstComeByTensorCopies) {
             "gather=first needs tma_x=yes, tma_w=yes and addressing=base: tensor copies read the gathered rows");
 
   Shape fp8 = shape_of(Dtype::fp8);
-  fp8.layer.scales = ScaleKind::block, fp8.fusion.permute_x = true;
+  fp8.fusion.permute_x = true;
   EXPECT_EQ(reason(wgmma("block_k=128 tma_x=yes gather=first"), fp8), "");
   fp8.fusion.by_slot = true;
   EXPECT_EQ(reason(wgmma("block_k=128 tma_x=yes gather=first"), fp8),
@@ -216,7 +216,7 @@ TEST(WgmmaLegality, WorkBesideSumsLeavesRoomForFewer) {
   biased.fusion.bias = true;
   with_h.fusion.silu = true, with_h.fusion.store_h = true;
   gates.fusion.silu = true, gates.layer.projection = Projection::down;
-  promoted.layer.dtype = Dtype::fp8, promoted.layer.scales = ScaleKind::block;
+  promoted.layer.format = find_format("fp8", ScaleKind::block);
   const std::string high = "block_m=192 block_n=128 consumers=3 swap=no tma_store=no in_flight=";
   EXPECT_TRUE(legal(high + "1", biased));
   EXPECT_FALSE(legal(high + "1", with_h));
@@ -402,7 +402,7 @@ TEST(MmaLegality, NeedsItsArchitectureAndDtype) {
 TEST(MmaLegality, Fp8NeedsItsArchitectureAndRegistersForPromotedSums) {
   const auto told = [](const std::string& tile, bool fast_sums, const char* arch) {
     Shape shape = shape_of(Dtype::fp8);
-    shape.layer.scales = ScaleKind::channel, shape.layer.fast_sums = fast_sums;
+    shape.layer.format = find_format("fp8", ScaleKind::channel, Dtype::bf16, fast_sums);
     return reason("mma stages=3 raster=m group=1 split=1 " + tile, shape, arch);
   };
   const std::string small = "block_m=64 block_n=128 block_k=128 warps=4",
@@ -419,7 +419,7 @@ TEST(Legality, AQuantisedResultNeedsTheColumnsOfAScaleInATile) {
   for (const int64_t n : {1536, 784})
     for (const bool interleaved : {false, true}) {
       Shape shape = shape_of(Dtype::fp8);
-      shape.layer.n = n, shape.layer.scales = ScaleKind::block, shape.layer.out_dtype = Dtype::fp8;
+      shape.layer.n = n, shape.layer.format = format_named("fp8-block-fp8");
       shape.fusion = {.silu = true, .interleaved = interleaved};
       for (const std::string tile :
            {"mma block_m=32 block_k=64 warps=8 stages=3 raster=m group=1 split=4", "simt block_m=16 block_k=32"}) {
@@ -495,7 +495,7 @@ TEST(WgmmaLegality, AccumulatedFp16IsStoredByCopiesWithoutStepsInFlight) {
   shape.fusion.accumulate = true;
   EXPECT_EQ(reason(text + "1", shape), "in_flight must be 0 where tensor copies store an accumulated fp16 dW");
   EXPECT_EQ(reason(text + "0", shape), "");
-  shape.layer.dtype = Dtype::bf16;
+  shape.layer.format = find_format("bf16");
   EXPECT_EQ(reason(text + "1", shape), "");
 }
 
@@ -636,7 +636,7 @@ TEST(Alignment, IsTheLargestPowerOfTwo) {
 Cell cell_of(const Model& model, Projection projection, int64_t tokens, const std::string& routing,
              bool fused = false) {
   Cell cell;
-  cell.shape.layer = make_layer(model, projection, Dtype::bf16, 1, 1);
+  cell.shape.layer = make_layer(model, projection, find_format("bf16"), 1, 1);
   if (fused && projection == Projection::up) cell.shape.fusion.permute_x = true;
   if (fused && projection == Projection::down) cell.shape.fusion.permute_y = cell.shape.fusion.topk_weights = true;
   cell.tokens = tokens;
@@ -735,7 +735,7 @@ TEST(WgmmaFallback, IsLegalWhereDwIsAccumulatedOrStoredInFp32) {
 
 TEST(WgmmaFallback, IsLegalWhereBlocksOfScalesCutGatesAndUps) {
   Shape shape = shape_of(Dtype::fp8);
-  shape.layer.n = 544, shape.layer.k = 272, shape.layer.scales = ScaleKind::block, shape.fusion.silu = true;
+  shape.layer.n = 544, shape.layer.k = 272, shape.fusion.silu = true;
   const Problem problem = make_problem({.shape = shape, .tokens = 256, .routing = parse_routing("zipf:1")});
   const Candidate candidate = find_variant("wgmma").fallback(problem, h200());
   EXPECT_EQ(cannot_run(candidate, shape, h200()).value_or(""), "") << text(candidate);

@@ -13,7 +13,7 @@ namespace {
 
 Cell preset_cell(int64_t tp = 1, int64_t ep = 1) {
   Cell cell;
-  cell.shape.layer = make_layer(find_model("qwen3-30b-a3b"), Projection::up, Dtype::bf16, tp, ep);
+  cell.shape.layer = make_layer(find_model("qwen3-30b-a3b"), Projection::up, find_format("bf16"), tp, ep);
   cell.tokens = 256;
   cell.routing = parse_routing("zipf:1.0");
   return cell;
@@ -67,7 +67,7 @@ TEST(CellId, DiffersForEveryField) {
     cells[3].shape.layer.top_k = 9;
     cells[4].shape.layer.n += 1;
     cells[5].shape.layer.k += 1;
-    cells[6].shape.layer.dtype = Dtype::fp16;
+    cells[6].shape.layer.format = find_format("fp16");
     cells[7].shape.layer.tp = 2;
     cells[8].shape.layer.ep = 2;
     cells[9].shape.op = Op::dx;

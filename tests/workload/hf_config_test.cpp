@@ -68,7 +68,7 @@ TEST(HfConfig, SaysThatNemotronHasNoGate) {
     "intermediate_size": 1856, "moe_intermediate_size": 1856, "mlp_hidden_act": "relu2", "n_shared_experts": 1})");
   expect_sizes(model, 128, 6, 2688, 1856);
   EXPECT_FALSE(model.gated);
-  EXPECT_EQ(make_layer(model, Projection::up, Dtype::bf16, 1, 1).n, 1856);
+  EXPECT_EQ(make_layer(model, Projection::up, find_format("bf16"), 1, 1).n, 1856);
   EXPECT_FALSE(read(R"({"num_experts": 8, "num_experts_per_tok": 2, "hidden_size": 64, "intermediate_size": 64,
     "hidden_act": "relu2"})")
                    .gated);
@@ -101,7 +101,7 @@ TEST(HfConfig, ReadsGptOssWhoseWidthNoBlockDivides) {
   const Model model = read(R"({"num_local_experts": 32, "num_experts_per_tok": 4, "experts_per_token": 4,
     "hidden_size": 2880, "intermediate_size": 2880, "hidden_act": "silu"})");
   expect_sizes(model, 32, 4, 2880, 2880);
-  EXPECT_EQ(make_layer(model, Projection::up, Dtype::bf16, 1, 1).n, 5760);
+  EXPECT_EQ(make_layer(model, Projection::up, find_format("bf16"), 1, 1).n, 5760);
 }
 TEST(HfConfig, ReadsDbrxsNestedFields) {
   expect_sizes(
@@ -202,7 +202,7 @@ TEST(HfConfig, KnowsZeroExperts) {
   const auto model = read(R"({"hidden_act": "silu", "hidden_size": 64, "expert_ffn_hidden_size": 32,
     "n_routed_experts": 512, "zero_expert_num": 256, "zero_expert_type": "identity", "moe_topk": 12})");
   expect_sizes(model, 512, 12, 64, 32);
-  EXPECT_EQ(make_layer(model, Projection::up, Dtype::bf16, 1, 1).zero_experts, 256);
+  EXPECT_EQ(make_layer(model, Projection::up, find_format("bf16"), 1, 1).zero_experts, 256);
   EXPECT_EQ(model.notes,
             std::vector<std::string>{"256 zero experts of m (zero_expert_num) take rows that no kernel computes"});
 }
@@ -357,7 +357,7 @@ TEST(HfConfig, ReadsTheFormatOfTheExperts) {
        "fp4"}};
   for (const auto& [text, fp8, other] : cases) {
     const Model model = with_format(text);
-    EXPECT_EQ(model.scales, fp8) << text;
+    EXPECT_EQ(model.format ? std::optional(model.format->scales) : std::nullopt, fp8) << text;
     EXPECT_EQ(model.other_format, other) << text;
   }
   const std::pair<const char*, const char*> integers[] = {
@@ -379,12 +379,12 @@ TEST(HfConfig, ReadsTheFormatOfTheExperts) {
        "int4 with scales of group beside quantised activations"}};
   for (const auto& [text, format] : integers) {
     const Model model = with_format(R"("quantization_config": {)" + std::string(text) + "}");
-    EXPECT_EQ(model.scales ? fmt::format("{} {}", name(model.dtype), name(*model.scales)) : model.other_format, format)
+    EXPECT_EQ(model.format ? fmt::format("{} {}", model.format->dtype, name(model.format->scales)) : model.other_format, format)
         << text;
   }
   const Model inside = read(R"({"text_config": {"num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512,
     "moe_intermediate_size": 256, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}})");
-  EXPECT_EQ(inside.scales, ScaleKind::block);
+  EXPECT_EQ(inside.format, find_format("fp8"));
 }
 
 }  // namespace

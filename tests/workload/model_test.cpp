@@ -27,7 +27,7 @@ TEST(ModelPresets, AreSortedValidAndUnlikeEachOther) {
     EXPECT_TRUE(words.insert(models[i].name).second) << models[i].name;
     for (const std::string& alias : models[i].aliases) EXPECT_TRUE(words.insert(alias).second) << alias;
     for (const Projection projection : {Projection::up, Projection::down})
-      EXPECT_NO_THROW(require_valid({make_layer(models[i], projection, Dtype::bf16, 1, 1), Op::fwd, {}}))
+      EXPECT_NO_THROW(require_valid({make_layer(models[i], projection, find_format("bf16"), 1, 1), Op::fwd, {}}))
           << models[i].name;
   }
 }
@@ -108,39 +108,39 @@ TEST(FindModel, TellsMissingAndWrongFiles) {
 
 TEST(MakeLayer, DoublesTheUpProjectionOfGatedExperts) {
   const Model model = find_model("qwen3-30b-a3b");
-  const Layer up = make_layer(model, Projection::up, Dtype::bf16, 1, 1);
+  const Layer up = make_layer(model, Projection::up, find_format("bf16"), 1, 1);
   EXPECT_EQ(up.n, 1536);
   EXPECT_EQ(up.k, 2048);
   EXPECT_EQ(up.experts, 128);
   EXPECT_EQ(up.top_k, 8);
-  const Layer down = make_layer(model, Projection::down, Dtype::fp16, 1, 1);
+  const Layer down = make_layer(model, Projection::down, find_format("fp16"), 1, 1);
   EXPECT_EQ(down.n, 2048);
   EXPECT_EQ(down.k, 768);
   EXPECT_EQ(down.dtype, Dtype::fp16);
   EXPECT_EQ(down.projection, Projection::down);
 }
 TEST(MakeLayer, DoesNotDoubleNemotron) {
-  EXPECT_EQ(make_layer(find_model("nemotron-3-nano-30b"), Projection::up, Dtype::bf16, 1, 1).n, 1856);
+  EXPECT_EQ(make_layer(find_model("nemotron-3-nano-30b"), Projection::up, find_format("bf16"), 1, 1).n, 1856);
 }
 TEST(MakeLayer, ShardsIntermediateByTpAndExpertsByEp) {
   const Model model = find_model("qwen3-30b-a3b");
-  const Layer up = make_layer(model, Projection::up, Dtype::bf16, 4, 8);
+  const Layer up = make_layer(model, Projection::up, find_format("bf16"), 4, 8);
   EXPECT_EQ(up.n, 384);
   EXPECT_EQ(up.k, 2048);
   EXPECT_EQ(up.experts, 128);  // of the whole model
   EXPECT_EQ(up.local_experts(), 16);
-  const Layer down = make_layer(model, Projection::down, Dtype::bf16, 4, 8);
+  const Layer down = make_layer(model, Projection::down, find_format("bf16"), 4, 8);
   EXPECT_EQ(down.n, 2048);
   EXPECT_EQ(down.k, 192);
 }
 TEST(MakeLayer, RefusesShardingsThatDoNotDivide) {
   const Model model = find_model("qwen3-30b-a3b");
-  EXPECT_EQ(error_of([&] { make_layer(model, Projection::up, Dtype::bf16, 5, 1); }).what,
+  EXPECT_EQ(error_of([&] { make_layer(model, Projection::up, find_format("bf16"), 5, 1); }).what,
             "tp 5 does not divide the intermediate size 768 of qwen3-30b-a3b");
-  EXPECT_EQ(error_of([&] { make_layer(model, Projection::up, Dtype::bf16, 1, 3); }).what,
+  EXPECT_EQ(error_of([&] { make_layer(model, Projection::up, find_format("bf16"), 1, 3); }).what,
             "ep 3 does not divide the 128 experts of qwen3-30b-a3b");
-  EXPECT_NE(error_of([&] { make_layer(model, Projection::up, Dtype::bf16, 0, 1); }).what, "");
-  EXPECT_NE(error_of([&] { make_layer(model, Projection::up, Dtype::bf16, 1, -2); }).what, "");
+  EXPECT_NE(error_of([&] { make_layer(model, Projection::up, find_format("bf16"), 0, 1); }).what, "");
+  EXPECT_NE(error_of([&] { make_layer(model, Projection::up, find_format("bf16"), 1, -2); }).what, "");
 }
 
 }  // namespace

@@ -310,7 +310,7 @@ TEST(Fp8, ScalesLieByTheirStrides) {
   for (const ScaleKind kind : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor}) {
     Cell cell;
     cell.shape.layer = {
-        .model = "custom", .experts = 3, .top_k = 2, .n = 200, .k = 300, .dtype = Dtype::fp8, .scales = kind};
+        .model = "custom", .experts = 3, .top_k = 2, .n = 200, .k = 300, .format = find_format("fp8", kind)};
     cell.shape.fusion.permute_x = true;
     cell.tokens = 9;
     cell.routing = parse_routing("uniform");
@@ -357,8 +357,7 @@ TEST(Fp8, IntegersShowSumsThatAreNotPromoted) {
                       .top_k = 1,
                       .n = 64,
                       .k = 7168,
-                      .dtype = Dtype::fp8,
-                      .scales = ScaleKind::channel};
+                      .format = find_format("fp8", ScaleKind::channel)};
   cell.tokens = 32;
   cell.routing = parse_routing("uniform");
   Product p = product_of(make_problem(cell));
@@ -384,20 +383,20 @@ TEST(Fp8, IntegersShowSumsThatAreNotPromoted) {
   };
   EXPECT_EQ(mismatches(128), 0);
   EXPECT_GT(mismatches(7168), 4);
-  p.fast_sums = true;  // which must not be called wrong
+  p.sums = Sums::fast;  // which must not be called wrong
   EXPECT_EQ(most_integer(p, p.a), 4);
   EXPECT_EQ(mismatches(7168), 0);
-  p.fast_sums = false, p.d.type = plain_type(Dtype::fp16);
+  p.sums = Sums::promoted, p.d.type = plain_type(Dtype::fp16);
   EXPECT_EQ(most_integer(p, p.b), 4);
   EXPECT_EQ(most_integer(product(), product().a), 4);
 }
 
 // W of 4 bits: rounded to X's dtype with its scale and zero point, each of which lies once.
 TEST(Groups, ScaleWAndShiftItByZeroPoints) {
-  for (const Dtype dtype : {Dtype::int4, Dtype::uint4}) {
+  for (const std::string dtype : {"int4", "uint4"}) {
     Cell cell;
-    cell.shape.layer = {
-        .model = "custom", .experts = 3, .top_k = 2, .n = 6, .k = 128, .dtype = dtype, .scales = ScaleKind::group32};
+    cell.shape.layer = {.model = "custom", .experts = 3, .top_k = 2, .n = 6, .k = 128};
+    cell.shape.layer.format = find_format(dtype, ScaleKind::group32);
     cell.tokens = 9;
     cell.routing = parse_routing("uniform");
     const Product p = product_of(make_problem(cell));
@@ -419,8 +418,8 @@ TEST(Groups, ScaleWAndShiftItByZeroPoints) {
           most = std::max(most, std::abs(random));
         }
     EXPECT_EQ(places.size(), 72u);
-    EXPECT_EQ(most > 12, dtype == Dtype::uint4) << most;  // 8 * 1.5 without zero points
-    const double of_w = 3 * 6 * 64 + 72 * 2.0 + (dtype == Dtype::uint4 ? 36 : 0);
+    EXPECT_EQ(most > 12, dtype == "uint4") << most;  // 8 * 1.5 without zero points
+    const double of_w = 3 * 6 * 64 + 72 * 2.0 + (dtype == "uint4" ? 36 : 0);
     EXPECT_EQ(bytes(p), of_w + 18 * 128 * 2 + 18 * 6 * 2 + 3 * 4);
   }
 }
@@ -446,7 +445,7 @@ TEST(Bytes, OfGradients) {
 }
 TEST(Bytes, OfOperandsOfTheirOwnDtype) {
   Problem wide = small();
-  wide.shape.layer.dtype = Dtype::fp32;
+  wide.shape.layer.format = find_format("fp32");
   EXPECT_EQ(bytes(product_of(wide)), 4.0 * (3 * 60 + 6 * 10 + 6 * 6) + 4 * 4);
   Product p = product(Op::dw);
   p.d.type = plain_type(Dtype::fp32);
@@ -521,10 +520,9 @@ TEST(Product, OfGatesHasHalfAsManyColumns) {
 }
 TEST(Product, OfFp8ResultsHasScalesOfThem) {
   Problem problem = small(Op::fwd, {.permute_x = true, .silu = true});
-  problem.shape.layer.n = 2 * 160, problem.shape.layer.dtype = Dtype::fp8,
-  problem.shape.layer.scales = ScaleKind::block;
+  problem.shape.layer.n = 2 * 160, problem.shape.layer.format = find_format("fp8");
   const Product plain = product_of(problem);
-  problem.shape.layer.out_dtype = Dtype::fp8;
+  problem.shape.layer.format = format_named("fp8-block-fp8");
   const Product p = product_of(problem);
   EXPECT_TRUE(quantises(p) && !quantises(plain));
   const Operand scales = scales_of_result(p);
@@ -535,7 +533,7 @@ TEST(Product, OfFp8ResultsHasScalesOfThem) {
   EXPECT_EQ(in_expert_order(p).d.type, plain_type(Dtype::bf16));
   const Shape up = problem.shape;
   Layer& layer = problem.shape.layer;
-  layer.projection = Projection::down, layer.n = layer.k, layer.k = 160, layer.out_dtype = Dtype::bf16;
+  layer.projection = Projection::down, layer.n = layer.k, layer.k = 160, layer.format = find_format("fp8");
   problem.shape.fusion = {.permute_y = true, .topk_weights = true};
   EXPECT_TRUE(feeds(up, problem.shape));
   const Product down = product_of(problem);  // reads both as they are

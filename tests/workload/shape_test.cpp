@@ -61,56 +61,21 @@ TEST(RequireValid, HasItsLimitAtExactlyTwoToThe46) {
 TEST(RequireValid, TakesTheLargestModelsBeyond32Bits) {
   EXPECT_EQ(refusal([](Shape& s) { s.layer.experts = 896, s.layer.n = 6144, s.layer.k = 7168; }).exit, Exit::yes);
 }
-TEST(RequireValid, WantsOfFp8WhatTensorCoresMultiply) {
-  const auto fp8 = [](const std::function<void(Shape&)>& change) {
+TEST(RequireValid, LimitsWhatQuantisedFormatsCompute) {
+  const auto refused = [](std::string_view format, const std::function<void(Shape&)>& change = [](Shape&) {}) {
     return refusal([&](Shape& s) {
-      s.layer.dtype = Dtype::fp8, s.layer.scales = ScaleKind::block;
-      change(s);
-    });
-  };
-  EXPECT_EQ(fp8([](Shape&) {}).exit, Exit::yes);
-  EXPECT_EQ(fp8([](Shape& s) { s.layer.out_dtype = Dtype::fp16; }).exit, Exit::yes);
-  EXPECT_EQ(fp8([](Shape& s) { s.layer.scales = ScaleKind::channel, s.layer.fast_sums = true; }).exit, Exit::yes);
-  EXPECT_EQ(fp8([](Shape& s) { s.op = Op::dx; }).what, "fp8 has no dx");
-  EXPECT_EQ(fp8([](Shape& s) { s.layer.scales = ScaleKind::none; }).what, "fp8 needs scales");
-  EXPECT_EQ(fp8([](Shape& s) { s.layer.fast_sums = true; }).what, "fp8 with scales of blocks has no fast sums");
-  EXPECT_EQ(fp8([](Shape& s) { s.layer.out_dtype = Dtype::fp32; }).what, "Y of fp8 cannot be fp32");
-  EXPECT_EQ(refusal([](Shape& s) { s.layer.scales = ScaleKind::block; }).what,
-            "bf16 has no scales, no other Y and no fast sums");
-}
-TEST(RequireValid, WantsOfIntegersWhatServersMultiply) {
-  const auto refused = [](
-                           Dtype dtype, ScaleKind scales, const std::function<void(Shape&)>& change = [](Shape&) {}) {
-    return refusal([&](Shape& s) {
-             s.layer.dtype = dtype, s.layer.scales = scales;
-             s.layer.n = 64, s.layer.k = 192;
+             s.layer.format = format_named(format), s.layer.n = 64, s.layer.k = 192;
              change(s);
            })
         .what;
   };
-  EXPECT_EQ(refused(Dtype::int4, ScaleKind::group64, [](Shape& s) { s.layer.out_dtype = Dtype::fp16; }), "");
-  EXPECT_EQ(refused(Dtype::int8_w8a8, ScaleKind::channel), "");
-  EXPECT_EQ(refused(Dtype::int4, ScaleKind::channel), "int4 has no scales of channel");
-  EXPECT_EQ(refused(Dtype::int8, ScaleKind::group32), "int8 has no scales of group32");
-  EXPECT_EQ(refused(Dtype::uint4, ScaleKind::group128), "k 192 is not a multiple of 128, the group of a scale");
-  EXPECT_EQ(refused(Dtype::uint4, ScaleKind::group64, [](Shape& s) { s.layer.n = 63; }),
+  for (const char* word : {"fp8-block", "fp8-block-fp16", "fp8-channel-fast", "int4-group64-fp16", "int8-w8a8"})
+    EXPECT_EQ(refused(word), "") << word;
+  EXPECT_EQ(refused("fp8-block", [](Shape& s) { s.op = Op::dx; }), "fp8 has no dx");
+  EXPECT_EQ(refused("int8", [](Shape& s) { s.op = Op::dw; }), "int8 has no dw");
+  EXPECT_EQ(refused("uint4-group128"), "k 192 is not a multiple of 128, the group of a scale");
+  EXPECT_EQ(refused("uint4-group64", [](Shape& s) { s.layer.n = 63; }),
             "n 63 is odd, and the zero points of two rows of W share a byte");
-  EXPECT_EQ(refused(Dtype::int8, ScaleKind::channel, [](Shape& s) { s.layer.fast_sums = true; }),
-            "int8 has no fast sums");
-  EXPECT_EQ(refused(Dtype::int8, ScaleKind::channel, [](Shape& s) { s.op = Op::dw; }), "int8 has no dw");
-}
-TEST(FormatWord, NamesWhatDiffersFromADtype) {
-  Layer layer;
-  EXPECT_EQ(format_word(layer), "bf16");
-  layer.dtype = Dtype::fp8, layer.scales = ScaleKind::block;
-  EXPECT_EQ(format_word(layer), "fp8-block");
-  layer.scales = ScaleKind::tensor, layer.out_dtype = Dtype::fp16, layer.fast_sums = true;
-  EXPECT_EQ(format_word(layer), "fp8-tensor-fp16-fast");
-  EXPECT_EQ(result_dtype(layer), Dtype::fp16);
-  layer.dtype = Dtype::uint4, layer.scales = ScaleKind::group128, layer.fast_sums = false;
-  EXPECT_EQ(format_word(layer), "uint4-group128-fp16");
-  layer.dtype = Dtype::int8_w8a8, layer.scales = ScaleKind::channel, layer.out_dtype = Dtype::bf16;
-  EXPECT_EQ(format_word(layer), "int8-w8a8");
 }
 TEST(ShapeJson, HasTheFormatOfFp8) {
   Shape shape;
@@ -119,23 +84,18 @@ TEST(ShapeJson, HasTheFormatOfFp8) {
                  .top_k = 2,
                  .n = 64,
                  .k = 64,
-                 .dtype = Dtype::fp8,
-                 .scales = ScaleKind::channel,
-                 .out_dtype = Dtype::fp16,
-                 .fast_sums = true};
+                 .format = format_named("fp8-channel-fp16-fast")};
   const Json json = to_json(shape);
   EXPECT_EQ(shape_from_json(JsonAt(json, "test")), shape);
   EXPECT_EQ(json["scales"], "channel");
   Shape groups = shape;
-  groups.layer.dtype = Dtype::int4, groups.layer.scales = ScaleKind::group32, groups.layer.fast_sums = false;
+  groups.layer.format = format_named("int4-group32-fp16");
   EXPECT_EQ(shape_from_json(JsonAt(to_json(groups), "test")), groups);
   Shape quantised = shape;
-  quantised.layer.scales = ScaleKind::block, quantised.layer.out_dtype = Dtype::fp8;
-  quantised.layer.fast_sums = false, quantised.fusion.silu = true;
+  quantised.layer.format = format_named("fp8-block-fp8"), quantised.fusion.silu = true;
   EXPECT_EQ(shape_from_json(JsonAt(to_json(quantised), "test")), quantised);
-  EXPECT_EQ(format_word(quantised.layer), "fp8-block-fp8");
   Shape plain = shape;
-  plain.layer.dtype = Dtype::bf16, plain.layer.scales = ScaleKind::none;
+  plain.layer.format = find_format("bf16", ScaleKind::none);
   EXPECT_FALSE(to_json(plain).contains("scales"));
 }
 TEST(RequireValid, RefusesFusionsThatContradict) {
@@ -181,17 +141,13 @@ TEST(RequireValid, LeavesGatesToForwardOfUpAndDxOfDown) {
 }
 
 TEST(RequireValid, LeavesFp8ResultsToGatesOfBlocks) {
-  const auto with = [](const Fusion& fusion, ScaleKind scales, Dtype dtype = Dtype::fp8) {
-    return refusal([&](Shape& s) {
-      s.fusion = fusion, s.layer.dtype = dtype, s.layer.scales = scales, s.layer.out_dtype = Dtype::fp8;
-    });
+  const auto with = [](const Fusion& fusion) {
+    return refusal([&](Shape& s) { s.fusion = fusion, s.layer.format = format_named("fp8-block-fp8"); });
   };
-  EXPECT_EQ(with({.permute_x = true, .silu = true}, ScaleKind::block).what, "");
-  EXPECT_EQ(with({.by_slot = true, .gpt_oss = true, .interleaved = true}, ScaleKind::block).what, "");
-  EXPECT_EQ(with({}, ScaleKind::block).what, "Y cannot be fp8 without an activation");
-  EXPECT_EQ(with({.silu = true, .bias = true}, ScaleKind::block).what, "Y cannot be fp8 with a bias");
-  EXPECT_EQ(with({.silu = true}, ScaleKind::channel).what, "Y of fp8 cannot be fp8");
-  EXPECT_EQ(with({.silu = true}, ScaleKind::group32, Dtype::int4).what, "Y of int4 cannot be fp8");
+  EXPECT_EQ(with({.permute_x = true, .silu = true}).what, "");
+  EXPECT_EQ(with({.by_slot = true, .gpt_oss = true, .interleaved = true}).what, "");
+  EXPECT_EQ(with({}).what, "Y cannot be fp8 without an activation");
+  EXPECT_EQ(with({.silu = true, .bias = true}).what, "Y cannot be fp8 with a bias");
 }
 TEST(RequireValid, LeavesAccumulationAndFp32ResultsToDw) {
   for (const Op op : {Op::fwd, Op::dx}) {
@@ -203,7 +159,7 @@ TEST(RequireValid, LeavesAccumulationAndFp32ResultsToDw) {
   }
   const auto of_dw = [](Dtype dtype, bool fp32) {
     return refusal([&](Shape& s) {
-             s.op = Op::dw, s.layer.dtype = dtype;
+             s.op = Op::dw, s.layer.format = find_format(name(dtype));
              s.fusion.accumulate = true, s.fusion.fp32_dw = fp32;
            })
         .what;
@@ -280,7 +236,7 @@ TEST(ShapeJson, RoundTripsEveryField) {
                 .top_k = 3,
                 .n = 48,
                 .k = 80,
-                .dtype = Dtype::fp16,
+                .format = find_format("fp16"),
                 .tp = 2,
                 .ep = 4},
       .op = Op::dw,

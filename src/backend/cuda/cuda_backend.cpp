@@ -29,7 +29,7 @@ constexpr size_t kMaxCompiled = 256;  // kept in memory; the cache on disk has t
 // The same problem of a quantised layer in bf16: what kLoopOf16 multiplies and is verified on.
 Problem in_bf16(Problem problem) {
   Layer& layer = problem.shape.layer;
-  layer.dtype = Dtype::bf16, layer.scales = ScaleKind::none, layer.out_dtype = Dtype::bf16, layer.fast_sums = false;
+  layer.format = find_format("bf16");
   return problem;
 }
 
@@ -168,7 +168,7 @@ class CudaBackend : public Backend {
 
   Multiplied& multiplied_by(Loaded& loaded, const Contender& contender) {
     if (contender.baseline != kLoopOf16) return loaded.own;
-    if (!is_quantised(loaded.problem.shape.layer.dtype))
+    if (!is_quantised(loaded.problem.shape.layer.format))
       throw CandidateFault(Status::illegal, fmt::format("this layer is not quantised: see {}", kLoop));
     try {
       if (!loaded.of_16) {

@@ -115,7 +115,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   if (has_scales(p.a.type))
     o.a_scales.stride = before ? before->d_scales.stride : aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
   if (has_scales(p.b.type)) o.b_scales.stride = aligned(scale_count(p, p.b) * size_bytes(p.b.type.scales.dtype));
-  if (has_zero_points(p.b)) o.b_zeros.stride = aligned(scale_count(p, p.b) / 2);
+  if (p.b.type.zero_points) o.b_zeros.stride = aligned(scale_count(p, p.b) / 2);
   const int64_t sorted_a = is_moved(p, p.a) ? sorted_bytes(p, p.a, o.plain.a) + aligned(spare) : 0;
   const int64_t sorted_b = sorted_bytes(p, p.b, o.plain.b);
   const int64_t sorted_d = sorted_bytes(p, p.d, o.plain.d);

@@ -169,7 +169,7 @@ void add_peers(const Peers& peers, std::vector<EntrantResult>& results) {
 void report(const std::vector<EntrantResult>& results, const TunedTable& layers, const std::string& cells,
             const std::string& fault, const BenchOptions& options, const Catalog& catalog, const Invocation& invocation,
             Backend& backend) {
-  const Format format = parse_format(options.format, kFormatsButCsv);
+  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   Json json = document("bench", invocation.argv,
                        {{"device", to_json(backend.device())},
                         {"environment", environment_with_packs(backend, catalog)},
@@ -183,10 +183,10 @@ void report(const std::vector<EntrantResult>& results, const TunedTable& layers,
   const int64_t failed = failures(results);
   std::string written;
   write_outputs({[&] {
-                   if (format == Format::json) print(pretty_json(json));
-                   if (format == Format::text || format == Format::markdown)
+                   if (format == OutputFormat::json) print(pretty_json(json));
+                   if (format == OutputFormat::text || format == OutputFormat::markdown)
                      print(bench_text(results, style_of(format, invocation.terminal, options.verbose), layers));
-                   if (format == Format::markdown) print(cut_short(fault));
+                   if (format == OutputFormat::markdown) print(cut_short(fault));
                  },
                  [&] {
                    if (options.output.empty()) return;
@@ -194,7 +194,7 @@ void report(const std::vector<EntrantResult>& results, const TunedTable& layers,
                    written = " Written to " + options.output + ".";
                  },
                  [&] {
-                   if (format != Format::text) return;
+                   if (format != OutputFormat::text) return;
                    print(fmt::format("\n{} measured in {}{}{}.{}\n",
                                      counted(static_cast<int64_t>(results.size()) - failed, "contender"), cells,
                                      layers.layers.empty() ? "" : " and " + counted(layers.layers.size(), "layer"),

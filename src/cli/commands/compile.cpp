@@ -172,9 +172,9 @@ std::string kernels_text(const std::vector<ListedKernel>& kernels, const Style& 
 }
 
 Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormatsButCsv);
+  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const std::vector<std::string> targets = arch_names(options.archs, {"sm_90a"});
-  if (format == Format::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
+  if (format == OutputFormat::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
   for (const std::string& text : model_notes(options.cells)) note(invocation.terminal, text);
   if (!options.show_unit) require_compilable(options, cells, targets);
@@ -193,11 +193,11 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   if (options.show_unit) return Exit::yes;
   const auto failed =
       std::ranges::count_if(all, [](const ListedKernel& kernel) { return kernel.result.status != Status::ok; });
-  if (format == Format::json)
+  if (format == OutputFormat::json)
     print(pretty_json(document("compile", invocation.argv, {{"arch", targets[0]}, {"results", json_list(all)}})));
   else
     print(kernels_text(all, style_of(format, invocation.terminal, options.verbose)));
-  if (format == Format::text)
+  if (format == OutputFormat::text)
     print(fmt::format("\n{} compiled{}.{}\n", counted(static_cast<int64_t>(all.size()) - failed, "kernel"),
                       failed > 0 ? fmt::format(", {} failed", failed) : "",
                       options.output.empty() ? "" : fmt::format(" They are under {}.", options.output)));

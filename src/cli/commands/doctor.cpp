@@ -83,7 +83,7 @@ void add_environment(Grid& grid, const Json& environment) {
       grid.rows.push_back({key, value.is_string() ? value.get<std::string>() : value.dump()});
 }
 
-std::string text_of(const Patient& patient, Format format) {
+std::string text_of(const Patient& patient, OutputFormat format) {
   Grid grid{{{patient.word}, {patient.info.name}}, {}};
   const auto add = [&](const std::string& what, const std::string& value) { grid.rows.push_back({what, value}); };
   const DeviceInfo& info = patient.info;
@@ -105,7 +105,7 @@ std::string text_of(const Patient& patient, Format format) {
 }
 
 Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormatsButCsv);
+  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const std::vector<ListedDevice> listed = list_devices_in_worker(worker_options(options.device));
   Json devices = Json::array();
   std::string report;
@@ -120,14 +120,14 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   const bool ready = notes.empty();
   if (options.device.device == "auto" && devices[0]["word"] == "cpu")
     for (const std::string& sentence : missing_for_gpus(options.device)) notes.push_back(sentence);
-  if (format == Format::json) {
+  if (format == OutputFormat::json) {
     print(pretty_json(document("doctor", invocation.argv, {{"devices", std::move(devices)}, {"notes", notes}})));
     return Exit::yes;
   }
   print(report);
   for (const std::string& sentence : notes)
     print("\n" + paragraph(fmt::format("Note: {}.", sentence), style_of(format, invocation.terminal)));
-  if (format == Format::text) print(ready ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
+  if (format == OutputFormat::text) print(ready ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
   return Exit::yes;
 }
 

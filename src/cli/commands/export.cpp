@@ -120,7 +120,7 @@ Export serve(Server server, const TunedTable& table, const ExportOptions& option
 
 // What `tune -v` prints.
 Export markdown_of(const TunedTable& table) {
-  const Style style{.format = Format::markdown, .columns = 0, .verbose = true};
+  const Style style{.format = OutputFormat::markdown, .columns = 0, .verbose = true};
   const std::string results = results_text(table, style),
                     choices = headed_tables_text(choice_tables(table, false), style);
   Export result;

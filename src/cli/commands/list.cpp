@@ -200,12 +200,12 @@ Grid grid_of(const Json& items) {
 }
 
 Exit run_list(const ListOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormatsButCsv);
+  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const Lister& lister = listers()[place_of_word("list", options.what, list_topics())];
   if (!options.show.empty()) return show(lister, options.show), Exit::yes;
   Json items = lister.list(Catalog(options.packs));
-  if (format == Format::text) narrow(items);
-  if (format == Format::json)
+  if (format == OutputFormat::text) narrow(items);
+  if (format == OutputFormat::json)
     print(pretty_json(document("list", invocation.argv, {{"what", options.what}, {"items", items}})));
   else
     print(grid_text(grid_of(items), style_of(format, invocation.terminal)));

@@ -85,7 +85,7 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
 }
 
 Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormatsButCsv);
+  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const double max_distance = options.max_distance.empty() ? std::numeric_limits<double>::infinity()
                                                            : parse_number(options.max_distance, "--max-distance");
   if (max_distance < 0) throw request_error("--max-distance: a distance cannot be negative", "write it as 1.5");
@@ -106,13 +106,13 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   });
   const auto none = std::ranges::count(all, Match::none, [](const Found& found) { return found.answer.match; });
   const auto answer = [&](const Found& found) { return answer_json(table, found); };
-  if (format == Format::json)
+  if (format == OutputFormat::json)
     print(pretty_json(
         document("lookup", invocation.argv,
                  {{"table", options.table}, {"regime", name(table.regime)}, {"answers", json_list(all, answer)}})));
   else
     print(answers_text(table, all, style_of(format, invocation.terminal, options.verbose)));
-  if (format == Format::text)
+  if (format == OutputFormat::text)
     print(fmt::format("\n{} of {} answered, measured on {} ({}).\n", static_cast<int64_t>(all.size()) - none,
                       counted(all.size(), "cell"), table.device.name, name(table.regime)));
   return none > 0 ? Exit::no : Exit::yes;

@@ -128,7 +128,7 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
   for (const auto& [name, values] : sizes) words.insert(words.end(), {"--size", name + "=" + list_text(values)});
   std::set<std::string> gemms;  // of kernels that have n and k compiled in
   for (const Cell& cell : run.cells)
-    if (const Layer& layer = cell.shape.layer; group_columns(layer.scales) > 0)
+    if (const Layer& layer = cell.shape.layer; group_columns(layer.format.scales) > 0)
       gemms.insert(fmt::format("{}:{},{}", name(layer.projection), layer.n, layer.k));
   for (const std::string& gemm : gemms) words.insert(words.end(), {"--gemm", gemm});
   Hash hash;

@@ -68,7 +68,7 @@ void tell_useless_warm_start(const TuneRequest& request, const Terminal& termina
     });
     return runs && std::ranges::any_of(request.cells, [&](const Cell& cell) {
              return cell.shape.op == entry.cell.shape.op &&
-                    size_bytes(cell.shape.layer.dtype) == size_bytes(entry.cell.shape.layer.dtype);
+                    bits(cell.shape.layer.format.w.dtype) == bits(entry.cell.shape.layer.format.w.dtype);
            });
   };
   if (!request.warm_start.empty() && std::ranges::none_of(request.warm_start, helps))
@@ -215,7 +215,7 @@ std::string next_command(const TuneOptions& options, const Invocation& invocatio
 // `chosen` holds the robust choices and the cells from which they were made.
 void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table,
                    const TunedTable& chosen, size_t cells, bool complete) {
-  const Format format = parse_format(options.format, kFormats);
+  const OutputFormat format = parse_format(options.format, kFormats);
   const auto won = [](const Entry& entry) { return entry.skipped.empty(); };
   const auto trusted = [](const Entry& entry) { return entry.skipped.empty() && distrust(entry).empty(); };
   const bool any_won = std::ranges::any_of(table.entries, won),
@@ -227,14 +227,14 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   const Style style = style_of(format, invocation.terminal, options.verbose);
   last = paragraph(last, style);
   if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete, any_trusted) + "\n";
-  if (format == Format::json) print(pretty_json(to_json(table)));
-  if (format == Format::csv) print(find_exporter("csv").write(table).files.at(0).text);
-  if (format == Format::markdown || format == Format::text) {
+  if (format == OutputFormat::json) print(pretty_json(to_json(table)));
+  if (format == OutputFormat::csv) print(find_exporter("csv").write(table).files.at(0).text);
+  if (format == OutputFormat::markdown || format == OutputFormat::text) {
     print(results_text(table, style));
     if (const std::vector<HeadedTable> choices = choice_tables(chosen, options.verbose); !choices.empty())
       print("\n" + headed_tables_text(choices, style));
   }
-  if (format == Format::text)
+  if (format == OutputFormat::text)
     print("\n" + last);
   else if (!options.quiet)
     tell(last);
@@ -251,8 +251,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
   Plan plan = make_plan(request.cells, source, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
-  const Format format = parse_format(options.format, kFormatsButCsv);
-  print(format == Format::json ? pretty_json(plan_json(plan, request.tool))
+  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
+  print(format == OutputFormat::json ? pretty_json(plan_json(plan, request.tool))
                                : plan_text(plan, style_of(format, invocation.terminal)));
   require_candidates(request.cells, request.space, backend->device(), "");  // as the run would
   return Exit::yes;
@@ -312,12 +312,12 @@ TunedTable add_to_table(const TuneOptions& options, const Invocation& invocation
 
 // A shard without cells: there are more shards than cells.
 Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Terminal& terminal) {
-  const Format format = parse_format(options.format, kFormats);
-  if (format == Format::json) print(pretty_json(to_json(table)));
+  const OutputFormat format = parse_format(options.format, kFormats);
+  if (format == OutputFormat::json) print(pretty_json(to_json(table)));
   const std::string sentence =
       fmt::format("Shard {} has no cells: there are fewer cells than shards. The table {} is empty.",
                   text(options.part), options.output);
-  return format == Format::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
+  return format == OutputFormat::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
 }
 
 // How many cells are tuned on a GPU at a time, and how large they are.

@@ -26,13 +26,13 @@ void fill_cells(CellOptions& cells, Server server, const ServedOptions& served) 
   const Layer& first = one[0].shape.layer;
   for (const Cell& cell : one) {
     const Layer& layer = cell.shape.layer;
-    if (layer.top_k != first.top_k || format_word(layer) != format_word(first))
+    if (layer.top_k != first.top_k || layer.format != first.format)
       throw request_error(fmt::format("--for {} compiles the kernel for one top_k and format, and {} differs from {}",
                                       served.program, title(cell.shape), title(one[0].shape)),
                           "tune one kind after the other into the same folder: --model NAME#1, then --model NAME#2");
-    if (layer.dtype == Dtype::fp32) throw request_error("--for: the server's kernel has no fp32");
+    if (layer.format.x.dtype == Dtype::fp32) throw request_error("--for: the server's kernel has no fp32");
   }
-  cells.fast_sums = first.dtype == Dtype::fp8 && first.scales != ScaleKind::block;
+  cells.fast_sums = multiplies_fp8(first.format) && first.format.scales != ScaleKind::block;
   if (cells.tokens.empty()) {
     std::vector<int64_t> counts = serving_token_counts();
     const int64_t most = counts.back();
@@ -95,7 +95,7 @@ std::vector<ServedLayer> layers_of(const ServedRun& run) {
         layers, [&](const ServedLayer& one) { return key_of_layer(one.layer) == key_of_layer(layer); });
     if (place == layers.end()) {
       ServedLayer one{.layer = layer, .format = serving_format(layer), .file = {}};
-      if (run.server == Server::vllm && one.format.scales == ScaleKind::block && layer.k % 128 != 0)
+      if (run.server == Server::vllm && one.format.type.scales == ScaleKind::block && layer.k % 128 != 0)
         throw request_error(
             fmt::format("--for vllm: vLLM splits blocks of 128 for experts of width {}, which moetune does not cover",
                         layer.k),
@@ -282,7 +282,7 @@ ServedRun plan_for(TuneOptions& options, const Invocation&) {
           "give more than 6 rows an expert");
   require_problems(run.cells);
   const Layer& first = run.cells[0].shape.layer;
-  run.format = first.dtype == Dtype::fp8 ? fmt::format("fp8-{}", name(first.scales)) : format_word(first);
+  run.format = multiplies_fp8(first.format) ? fmt::format("fp8-{}", name(first.format.scales)) : std::string(first.format.word);
   DeviceOptions device = options.device;
   if (is_all_gpus(device)) device.device = "cuda";
   run.device = open_worker(device)->device();
@@ -411,7 +411,7 @@ std::function<std::vector<Candidate>(const Entries&)> served_contenders(const Se
 
 Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptions& options,
                   const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormatsButCsv);
+  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const TunedTable table = finished(whole);
   if (table.choices.empty())
     throw Error(Exit::no, "the time budget ended before the rows of a token count were chosen",
@@ -451,7 +451,7 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
     faster += gains.faster, counts += gains.counts;
   }
   const Style style = style_of(format, invocation.terminal, options.verbose);
-  if (format == Format::json)
+  if (format == OutputFormat::json)
     print(pretty_json(to_json(table)));
   else
     print(headed_tables_text(tables, style));
@@ -474,7 +474,7 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
                      run.server == Server::vllm ? "VLLM_TUNED_CONFIG_FOLDER" : "SGLANG_MOE_CONFIG_DIR",
                      shell_quoted(run.folder.string()),
                      run.server == Server::vllm ? "vllm serve" : "python3 -m sglang.launch_server", flags);
-  if (format == Format::text)
+  if (format == OutputFormat::text)
     print("\n" + last);
   else if (!options.quiet)
     tell(last);

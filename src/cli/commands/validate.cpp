@@ -150,17 +150,17 @@ std::string faults_text(const std::vector<Judged>& all, const Style& style) {
 }
 
 Exit run_validate(const ValidateOptions& options, const Invocation& invocation) {
-  const Format format = parse_format(options.format, kFormatsButCsv);
+  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const Catalog catalog;
   std::vector<Judged> all;
   for (const std::string& path : options.files)
     for (const std::string& file : files_of(path)) all.push_back(judge(file, catalog));
-  if (format == Format::json) {
+  if (format == OutputFormat::json) {
     print(pretty_json(document("validate", invocation.argv, {{"files", json_list(all)}})));
   } else {
     const Style style = style_of(format, invocation.terminal);
     print(grid_text(grid_of(all), style) + faults_text(all, style));
-    if (format == Format::text)
+    if (format == OutputFormat::text)
       print(fmt::format("\n{} of {} valid.\n", std::ranges::count(all, kValid, &Judged::result),
                         counted(all.size(), "file")));
   }

@@ -209,11 +209,11 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
                         {"pruned", Json(verdicts.pruned)},
                         {"points", json_list(verdicts.findings, point)}});
   if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
-  const Format format = parse_format(options.format, kFormatsButCsv);
+  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const Style style = style_of(format, invocation.terminal, options.verbose);
   write_outputs({[&] {
-                   print(format == Format::json   ? pretty_json(json)
-                         : format == Format::text ? summary(verdicts, options.device, style)
+                   print(format == OutputFormat::json   ? pretty_json(json)
+                         : format == OutputFormat::text ? summary(verdicts, options.device, style)
                                                   : markdown(verdicts, style));
                  },
                  [&] {

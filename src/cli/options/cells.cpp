@@ -115,13 +115,13 @@ std::vector<int64_t> token_counts(const CellOptions& options) {
 }
 
 // Of several ops and dtypes each takes the options that it knows; one that none of them knows is a mistake.
-void require_use_of(const CellOptions& options, std::span<const Op> ops, std::span<const Dtype> dtypes) {
+void require_use_of(const CellOptions& options, std::span<const Op> ops, std::span<const std::string> dtypes) {
   if (ops.size() > 1)  // of one op require_valid tells more
     for (const FusionPart& part : kFusionParts)
       if (options.fusion.*part.on && part.only && !contains(ops, *part.only))
         throw request_error(
             fmt::format("{} belongs to --op {}, which is not listed", option_name(part.name), name(*part.only)));
-  if (options.fusion.fp32_dw && !dtypes.empty() && std::ranges::count(dtypes, Dtype::fp32) == std::ssize(dtypes))
+  if (options.fusion.fp32_dw && !dtypes.empty() && std::ranges::count(dtypes, "fp32") == std::ssize(dtypes))
     throw request_error("--fp32-dw has no meaning for --dtype fp32", "dW of fp32 inputs is fp32");
 }
 
@@ -132,7 +132,7 @@ void require_use_by(const std::vector<Cell>& cells, const CellOptions& options) 
                             : !options.out_dtypes.empty() ? "--out-dtype"
                             : options.fast_sums           ? "--fast-sums"
                                                           : nullptr;
-  if (given && none([](const Shape& shape) { return is_quantised(shape.layer.dtype); }))
+  if (given && none([](const Shape& shape) { return is_quantised(shape.layer.format); }))
     throw request_error(fmt::format("{} belongs to --dtype fp8, which is not listed", given),
                         options.fast_sums ? "" : "or to int8, int8-w8a8, int4 and uint4");
   if (options.fusion.sum_slots && none([](const Shape& shape) { return shape.fusion.sum_slots; }))
@@ -140,42 +140,43 @@ void require_use_by(const std::vector<Cell>& cells, const CellOptions& options) 
   if (!options.gated.empty() && none([](const Shape& shape) { return is_gated(shape.fusion); }))
     throw request_error("--gated belongs to fwd of up or, where dx is listed, to dx of down, which no cell here is",
                         "add --projection down, or leave --op out");
-  if (options.fast_sums && none([](const Shape& shape) { return shape.layer.fast_sums; }))
+  if (options.fast_sums && none([](const Shape& shape) { return has_fast_sums(shape.layer.format); }))
     throw request_error("--fast-sums has no meaning for scales of blocks, which end every 128 of k",
                         "add --scales channel or tensor");
 }
 
 // Without --dtype the format of the model's experts; gradients are computed in bf16.
-std::vector<Dtype> dtypes_of(const Model& model, Op op, std::span<const Dtype> given) {
+std::vector<std::string> dtypes_of(const Model& model, Op op, std::span<const std::string> given) {
   if (!given.empty()) return {given.begin(), given.end()};
   if (!model.other_format.empty())
     throw request_error(
         fmt::format("the experts of {} are {}, which moetune does not cover yet", model.name, model.other_format),
         "--dtype bf16 takes them as bf16");
-  return {op == Op::fwd ? model.dtype : Dtype::bf16};
+  return {op == Op::fwd && model.format ? std::string(model.format->dtype) : "bf16"};
 }
 
 // A layer for each dtype; of quantised ones one for each kind of scales that they have and each dtype of Y.
 std::vector<Layer> layers_of(const Model& model, Projection projection, Op op, int64_t tp, int64_t ep,
-                             std::span<const Dtype> given, const CellOptions& options) {
+                             std::span<const std::string> given, const CellOptions& options) {
   std::vector<Layer> layers;
-  for (const Dtype dtype : dtypes_of(model, op, given)) {
-    Layer layer = make_layer(model, projection, dtype, tp, ep);
+  for (const std::string& dtype : dtypes_of(model, op, given)) {
+    Layer layer = make_layer(model, projection, find_format(dtype), tp, ep);
     if (!options.zero_experts.empty())
       layer.zero_experts = parse_integer(options.zero_experts, "--zero-experts", 0, kMaxExperts);
     if (!options.n.empty()) layer.gate = {};
-    if (!is_quantised(dtype)) {
+    if (!is_quantised(layer.format)) {
       layers.push_back(layer);
       continue;
     }
+    const std::vector<ScaleKind> known = scales_of(dtype);
     std::vector<ScaleKind> kinds = mapped(list_words(options.scales, "--scales", {}), parse_scales);
-    if (std::ranges::any_of(kinds, [&](ScaleKind kind) { return may_have(dtype, kind); }))
-      std::erase_if(kinds, [&](ScaleKind kind) { return !may_have(dtype, kind); });  // of other dtypes in the list
-    if (kinds.empty()) kinds = {model.scales && model.dtype == dtype ? *model.scales : usual_scales(dtype)};
+    if (std::ranges::any_of(kinds, [&](ScaleKind kind) { return contains(known, kind); }))
+      std::erase_if(kinds, [&](ScaleKind kind) { return !contains(known, kind); });  // of other dtypes in the list
+    if (kinds.empty()) kinds = {model.format && model.format->dtype == dtype ? model.format->scales : known.front()};
     for (const ScaleKind scales : kinds)
       for (const std::string& result : list_words(options.out_dtypes, "--out-dtype", {"bf16"})) {
-        layer.scales = scales, layer.out_dtype = parse_dtype(result);
-        layer.fast_sums = options.fast_sums && dtype == Dtype::fp8 && layer.scales != ScaleKind::block;
+        const bool fast = options.fast_sums && multiplies_fp8(layer.format) && scales != ScaleKind::block;
+        layer.format = find_format(dtype, scales, parse_dtype(result), fast);
         layers.push_back(layer);
       }
   }
@@ -263,7 +264,7 @@ std::vector<Cell> all_cells(const CellOptions& options) {
       if (std::ranges::none_of(cells, fits))
         throw request_error(
             fmt::format("--projection ffn: down of {} does not read what up writes: a pass quantises it",
-                        format_word(known->layer)),
+                        known->layer.format.word),
             "tune them apart with --projection up,down, or of fp8 in blocks add --out-dtype fp8");
     }
     return cells;
@@ -272,7 +273,7 @@ std::vector<Cell> all_cells(const CellOptions& options) {
       mapped(list_words(options.projections, "--projection", {"up"}), parse_projection);
   const bool both = contains(projections, Projection::up) && contains(projections, Projection::down);
   const std::vector<Op> ops = mapped(list_words(options.ops, "--op", {"fwd"}), parse_op);
-  const std::vector<Dtype> dtypes = mapped(list_words(options.dtypes, "--dtype", {}), parse_dtype);
+  const std::vector<std::string> dtypes = list_words(options.dtypes, "--dtype", {});
   const auto routings = mapped(list_words(options.routings, "--routing", {"uniform"}), parse_routing);
   const std::vector<int64_t> tokens = token_counts(options);
   const uint64_t seed = seed_of(options);
@@ -294,9 +295,9 @@ std::vector<Cell> all_cells(const CellOptions& options) {
               if ((both || ops.size() > 1) && !takes_gates(projection, op, ops))
                 shape.fusion.silu = shape.fusion.gelu = shape.fusion.gpt_oss = shape.fusion.interleaved =
                     shape.fusion.store_h = false;
-              if (op == Op::dw && layer.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
-              if (both && projection == Projection::down && layer.out_dtype == Dtype::fp8)
-                shape.layer.out_dtype = Dtype::bf16;
+              if (op == Op::dw && layer.format.x.dtype == Dtype::fp32) shape.fusion.fp32_dw = false;  // as it is
+              if (both && projection == Projection::down && has_scales(layer.format.y))
+                shape.layer.format = find_format(layer.format.dtype, layer.format.scales);
               require_valid(shape);
               add_cells(shape, routings, tokens, seed, known, cells);
             }
@@ -331,7 +332,7 @@ constexpr CellOption kOptions[] = {
     {"dtype",
      "bf16, fp16, fp32, fp8 (e4m3), int8-w8a8; of W alone: int8, int4, uint4 (with zero points) [of the checkpoint, or "
      "bf16]",
-     "LIST", &Options::dtypes, dtype_names},
+     "LIST", &Options::dtypes, format_dtypes},
     {"scales",
      "Of fp8: block (X 1x128, W 128x128), channel (a row of X, of W), tensor [block]; of 4 bits along k: group32, "
      "group64, group128 [group128]",
@@ -426,10 +427,10 @@ std::vector<std::string> model_notes(const CellOptions& options) {
   for (const Model& model : models_of(options)) {
     notes.insert(notes.end(), model.notes.begin(), model.notes.end());
     if (words.empty()) continue;
-    const bool covered = model.scales && contains(words, name(model.dtype));
-    const std::string stored = model.scales
-                                   ? fmt::format("{} with scales of {}s", name(model.dtype), name(*model.scales))
-                                   : model.other_format;
+    const bool covered = model.format && contains(words, model.format->dtype);
+    const std::string stored =
+        model.format ? fmt::format("{} with scales of {}s", model.format->dtype, name(model.format->scales))
+                     : model.other_format;
     if (!stored.empty() && !covered)
       notes.push_back(fmt::format("the experts of {} are {}; they are taken as {}, as --dtype says", model.name, stored,
                                   fmt::join(words, ", ")));

@@ -67,7 +67,8 @@ Words cell_words(std::string_view option, const std::string& word, const TunedTa
   if (option == "projection" && word == "ffn") return {"up", "down"};
   if (option == "projection") return {std::string(name(parse_projection(word)))};
   if (option == "op") return {std::string(name(parse_op(word)))};
-  if (option == "dtype" || option == "out_dtype") return {std::string(name(parse_dtype(word)))};
+  if (option == "dtype") return {std::string(find_format(word).dtype)};
+  if (option == "out_dtype") return {std::string(name(parse_dtype(word)))};
   if (option == "scales") return {std::string(name(parse_scales(word)))};
   if (option == "routing") return {text(parse_routing(word))};
   const auto has = [&](const Entry& entry) { return entry.cell.shape.layer.model == word; };
@@ -142,7 +143,7 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
       {"projection", "up"}, {"op", "fwd"}, {"out_dtype", "bf16"}, {"zero_experts", "0"},
       {"gated", ""},        {"tp", "1"},   {"ep", "1"},           {"seed", "0"}};
   std::set<std::string_view> untold = {"model", "hidden", "intermediate"};  // the other sizes tell these
-  if (!is_quantised(cell.shape.layer.dtype)) untold.insert({"scales", "out_dtype"});
+  if (!is_quantised(cell.shape.layer.format)) untold.insert({"scales", "out_dtype"});
   Words arguments;
   for (const CellOption& one : cell_options()) {
     if (untold.contains(one.name)) continue;

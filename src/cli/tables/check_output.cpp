@@ -141,7 +141,7 @@ std::string tune_again(const Json& tool) {
 }  // namespace
 
 std::string findings_text(const CheckResult& result, const Style& style) {
-  const bool markdown = style.format == Format::markdown;
+  const bool markdown = style.format == OutputFormat::markdown;
   std::vector<CellFinding> ordered = result.findings;
   std::ranges::stable_partition(ordered, is_no, &CellFinding::finding);
   const bool named = std::ranges::any_of(result.findings, [](const auto& one) { return !one.kernel.empty(); });
@@ -169,13 +169,13 @@ void report(const CheckResult& result, const CheckRun& run, const CheckContext& 
             const Terminal& terminal) {
   const char* github = std::getenv("GITHUB_ACTIONS");
   const bool annotate = outputs.annotate || (github && std::string_view(github) == "true");
-  const std::string summary = heading(result, context) + findings_text(result, {.format = Format::markdown}),
+  const std::string summary = heading(result, context) + findings_text(result, {.format = OutputFormat::markdown}),
                     json = pretty_json(to_json(result, context));
   write_outputs({[&] {
                    if (outputs.format == "json") print(json);
                    if (outputs.format == "markdown") print(summary);
                    if (outputs.format == "text")
-                     print(findings_text(result, style_of(Format::text, terminal, outputs.verbose)) +
+                     print(findings_text(result, style_of(OutputFormat::text, terminal, outputs.verbose)) +
                            (context.next.empty() ? "" : "\n" + context.next + "\n"));
                    if (annotate) tell(annotations(result));
                  },

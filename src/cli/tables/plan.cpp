@@ -50,7 +50,7 @@ Json plan_json(const Plan& plan, const Json& tool) {
 
 std::string plan_text(const Plan& plan, const Style& style) {
   const auto words = [&](const std::string& text) {
-    return style.format == Format::markdown ? markdown_text(text) : text;
+    return style.format == OutputFormat::markdown ? markdown_text(text) : text;
   };
   const bool any = std::ranges::any_of(plan.items, [](const Plan::Item& item) { return item.listed != nullptr; });
   std::map<std::string, int64_t> reasons;

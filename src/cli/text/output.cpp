@@ -13,20 +13,20 @@ namespace {
 
 constexpr int kColumns = 80;
 
-std::string word_of(Format format) {
+std::string word_of(OutputFormat format) {
   constexpr const char* kWords[] = {"text", "markdown", "json", "csv"};
   return kWords[static_cast<size_t>(format)];
 }
 
 }  // namespace
 
-void declare_format(OptionSet& set, std::string& word, const std::vector<Format>& known) {
+void declare_format(OptionSet& set, std::string& word, const std::vector<OutputFormat>& known) {
   word = word_of(known.front());
   const std::vector<std::string> words = mapped(known, word_of);
   set.value("--format", word, "WORD", fmt::format("On standard output: {}", fmt::join(words, ", ")), one_of(words));
 }
 
-Format parse_format(const std::string& word, const std::vector<Format>& known) {
+OutputFormat parse_format(const std::string& word, const std::vector<OutputFormat>& known) {
   return known[place_of_word("--format", word, mapped(known, word_of))];
 }
 
@@ -93,7 +93,7 @@ std::string headed_tables_text(const std::vector<HeadedTable>& tables, const Sty
     if (!out.empty()) out += "\n";
     const auto known = static_cast<size_t>(std::ranges::mismatch(heading, before).in1 - heading.begin());
     for (size_t i = known; i < heading.size(); ++i)
-      if (style.format == Format::markdown)
+      if (style.format == OutputFormat::markdown)
         out += fmt::format("{} {}\n", std::string(i + 2, '#'), markdown_text(heading[i]));
       else
         out += paragraph(heading[i], style);
@@ -104,16 +104,16 @@ std::string headed_tables_text(const std::vector<HeadedTable>& tables, const Sty
 }
 
 std::string grid_text(const Grid& grid, const Style& style) {
-  return style.format == Format::markdown ? markdown(grid) : fitted(grid, style.columns);
+  return style.format == OutputFormat::markdown ? markdown(grid) : fitted(grid, style.columns);
 }
 
-Style style_of(Format format, const Terminal& terminal, bool verbose) {
+Style style_of(OutputFormat format, const Terminal& terminal, bool verbose) {
   const int columns = terminal.output_columns > 0 || verbose ? terminal.output_columns : kColumns;
-  return {format, format == Format::text ? columns : 0, verbose};
+  return {format, format == OutputFormat::text ? columns : 0, verbose};
 }
 
 std::string bullets(const std::vector<std::string>& items, const Style& style) {
-  const auto shown = style.format == Format::markdown ? markdown_text : one_line;
+  const auto shown = style.format == OutputFormat::markdown ? markdown_text : one_line;
   std::string out;
   for (const std::string& item : items) {
     const char* begin = "- ";

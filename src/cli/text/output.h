@@ -14,11 +14,11 @@
 
 namespace moetune {
 
-enum class Format { text, markdown, json, csv };
+enum class OutputFormat { text, markdown, json, csv };
 
 /// Declares --format with the words that this command knows; the first is the default.
-void declare_format(OptionSet& set, std::string& word, const std::vector<Format>& known);
-Format parse_format(const std::string& word, const std::vector<Format>& known);
+void declare_format(OptionSet& set, std::string& word, const std::vector<OutputFormat>& known);
+OutputFormat parse_format(const std::string& word, const std::vector<OutputFormat>& known);
 
 /// What a command writes for programs: the schema of this kind, the tool, and the rest.
 Json document(std::string_view kind, const std::vector<std::string>& argv, const Json& rest);
@@ -46,12 +46,12 @@ std::string shell_line(const std::vector<std::string>& argv);
 
 /// How people read a result: as text in so many columns (0 = as wide as it takes), or as Markdown.
 struct Style {
-  Format format = Format::text;
+  OutputFormat format = OutputFormat::text;
   int columns = 0;
   bool verbose = false;
 };
 /// Text fits the terminal, or 80 columns where there is none and nothing is `verbose`.
-Style style_of(Format format, const Terminal& terminal, bool verbose = false);
+Style style_of(OutputFormat format, const Terminal& terminal, bool verbose = false);
 
 /// Tables one after another; a line of a heading that the table before had too is not repeated. Markdown has '#' in
 /// front of headings.

@@ -231,7 +231,7 @@ Json kernel_json(const ExportedKernel& kernel, const ServiceCubins& services) {
   if (takes_another_pass(product)) add_last_pass(launches, product, services, kernel.plan);
   return {{"name", kernel.name},
           {"op", name(kernel.shape.op)},
-          {"dtype", format_word(kernel.shape.layer)},
+          {"dtype", kernel.shape.layer.format.word},
           {"fusion", text(kernel.shape.fusion)},
           {"experts", kernel.shape.layer.local_experts()},
           {"sizes",
@@ -313,7 +313,7 @@ std::string kernel_name(const Candidate& candidate, const Shape& shape) {
   const std::string unit = candidate.variant->unit(candidate, shape);
   Hash key;
   key.add(unit).add(text(shape.fusion)).add(name(shape.op));
-  if (shape.layer.scales != ScaleKind::none) key.add(name(shape.layer.scales));  // kernels don't tell tensors by theirs
+  if (is_quantised(shape.layer.format)) key.add(name(shape.layer.format.scales));  // kernels don't tell tensors by theirs
   return fmt::format("{}-{}", candidate.variant->name, key.hex().substr(0, 12));
 }
 
@@ -321,7 +321,7 @@ std::string cubin_name(std::string_view stem, std::string_view arch) { return fm
 
 Json asked_json(const Shape& shape) {
   return {{"op", name(shape.op)},
-          {"dtype", format_word(shape.layer)},
+          {"dtype", shape.layer.format.word},
           {"experts", shape.layer.local_experts()},
           {"top_k", shape.layer.top_k},
           {"n", shape.layer.n},

@@ -37,10 +37,10 @@ std::vector<Tile> tiles_of(const RowSearch& search) {
 }  // namespace
 
 std::vector<TriedRow> rows_to_try(const RowSearch& search) {
-  const Dtype dtype = search.format.dtype;
-  const bool wide = !is_quantised(dtype) || is_weights_only(dtype), blocks = search.format.scales == ScaleKind::block;
+  const Format& format = search.format.type;
+  const bool wide = !has_scales(format.x), blocks = format.scales == ScaleKind::block;
   // Bytes of X and W in shared memory: 4 bits are unpacked in registers.
-  const int64_t x_bytes = wide ? 2 : 1, w_bytes = has_groups(search.format) ? 0 : is_quantised(dtype) ? 1 : 2;
+  const int64_t x_bytes = wide ? 2 : 1, w_bytes = has_groups(search.format) ? 0 : is_quantised(format) ? 1 : 2;
   const auto values = [&](const char* knob, const KnobValues& usual, const KnobValues& all) {
     const auto own = search.values.find(knob);
     return own != search.values.end() ? own->second : search.full ? all : usual;

@@ -69,10 +69,30 @@ constexpr DefaultRow kVllmBlock[] = {{4, false, {16, 64, 128, 1, 4, 4, {}}},
                                      {64, false, {16, 128, 128, 32, 4, 3, {}}},
                                      {kNoEnd, false, {64, 128, 128, 32, 4, 3, {}}}};
 
+// What both servers write into a file's name for a format. vLLM has no name for int8 in X.
+struct DtypePart {
+  std::string_view dtype, vllm, sglang;
+};
+constexpr DtypePart kDtypeParts[] = {{"bf16", "", ""},
+                                     {"fp16", "", ""},
+                                     {"fp32", ",dtype=float32", ",dtype=float32"},
+                                     {"fp8", ",dtype=fp8_w8a8", ",dtype=fp8_w8a8"},
+                                     {"int8", ",dtype=int8_w8a16", ",dtype=int8_w8a16"},
+                                     {"int8-w8a8", "", ",dtype=int8_w8a8"},
+                                     {"int4", ",dtype=int4_w4a16", ",dtype=int4_w4a16"},
+                                     {"uint4", ",dtype=int4_w4a16", ",dtype=int4_w4a16"}};
+
+std::string_view dtype_part(Server server, const Format& format) {
+  const auto found = std::ranges::find(kDtypeParts, format.dtype, &DtypePart::dtype);
+  if (found == std::end(kDtypeParts))
+    throw request_error(fmt::format("{} has no name for files of {}", name(server), format.dtype));
+  return server == Server::vllm ? found->vllm : found->sglang;
+}
+
 }  // namespace
 
 ServingFormat serving_format(const Layer& layer) {
-  return {layer.dtype, layer.scales, group_columns(layer.scales) > 0 ? layer.top_k : 0};
+  return {layer.format, group_columns(layer.format.scales) > 0 ? layer.top_k : 0};
 }
 
 bool runs_other_kernel(Server server, int64_t tokens, int64_t experts, const ServingFormat& format) {
@@ -93,7 +113,7 @@ const ServingRow& nearest_row(const ServingRows& rows, int64_t tokens) {
 
 // get_default_config of either program.
 ServingRow default_row(Server server, int64_t tokens, int64_t experts, const ServingFormat& format) {
-  const bool fp8 = format.dtype == Dtype::fp8, block = format.scales == ScaleKind::block;
+  const bool fp8 = multiplies_fp8(format.type), block = format.type.scales == ScaleKind::block;
   if (runs_other_kernel(server, tokens, experts, format))
     return {.block_m = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(tokens, 16))))};
   if (server == Server::sglang || block || has_groups(format)) {
@@ -118,17 +138,11 @@ ServingRow default_row(Server server, int64_t tokens, int64_t experts, const Ser
 
 std::string serving_file_name(Server server, int64_t experts, int64_t intermediate, const std::string& device,
                               const ServingFormat& format, bool down) {
-  // vLLM has no name for int8 in X.
-  std::string part = format.dtype == Dtype::fp32                                    ? ",dtype=float32"
-                     : format.dtype == Dtype::fp8                                   ? ",dtype=fp8_w8a8"
-                     : format.dtype == Dtype::int8                                  ? ",dtype=int8_w8a16"
-                     : format.dtype == Dtype::int8_w8a8 && server == Server::sglang ? ",dtype=int8_w8a8"
-                     : has_groups(format)                                           ? ",dtype=int4_w4a16"
-                                                                                    : "";
+  std::string part(dtype_part(server, format.type));
   if (has_groups(format) && server == Server::sglang) intermediate /= 2;  // bytes of a row of W
-  if (format.scales == ScaleKind::block)
+  if (format.type.scales == ScaleKind::block)
     part += server == Server::vllm ? ",block_shape=[128,128]" : ",block_shape=[128, 128]";
-  if (format.scales == ScaleKind::channel && !is_weights_only(format.dtype) && server == Server::sglang)
+  if (format.type.scales == ScaleKind::channel && !is_weights_only(format.type) && server == Server::sglang)
     part += ",per_channel_quant=True";
   return fmt::format("E={},N={},device_name={}{}{}.json", experts, intermediate, device_part(server, device), part,
                      down ? "_down" : "");
@@ -167,7 +181,7 @@ ServingRows base_rows(const std::vector<std::filesystem::path>& bases, const std
 }
 
 ServingRow launched(ServingRow row, const ServingFormat& format) {
-  if (format.scales == ScaleKind::block) row.block_k = std::min<int64_t>(row.block_k, 128);
+  if (format.type.scales == ScaleKind::block) row.block_k = std::min<int64_t>(row.block_k, 128);
   return row;
 }
 

@@ -19,13 +19,12 @@ namespace moetune {
 
 /// What multiplies, as the servers tell it apart.
 struct ServingFormat {
-  Dtype dtype = Dtype::bf16;
-  ScaleKind scales = ScaleKind::none;
+  Format type = formats().front();  // bf16
   int64_t top_k = 0;  // of 4 bits, where vLLM's choice of a kernel depends on it
   bool operator==(const ServingFormat&) const = default;
 };
 ServingFormat serving_format(const Layer& layer);
-inline bool has_groups(const ServingFormat& format) { return group_columns(format.scales) > 0; }
+inline bool has_groups(const ServingFormat& format) { return group_columns(format.type.scales) > 0; }
 
 /// Knobs of the fused Triton kernel that both run for an MoE layer. A block_n of 0: the server chooses all but block_m
 /// and group_m when it launches.

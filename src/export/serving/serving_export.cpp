@@ -33,7 +33,7 @@ struct Writer {
 
   bool two_files() const { return server == Server::sglang; }
   bool from_down() const { return !two_files() && layer.up.empty(); }
-  bool has_blocks() const { return layer.format.scales == ScaleKind::block; }
+  bool has_blocks() const { return layer.format.type.scales == ScaleKind::block; }
   const ServingWinners& winners() const { return from_down() ? layer.down : layer.up; }
 
   std::string file_name(bool down) const {

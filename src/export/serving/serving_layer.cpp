@@ -59,7 +59,7 @@ struct Group {
 
 bool same_file(const ServingLayer& a, const ServingLayer& b) {
   const auto named = [](const ServingFormat& format) {  // bf16 and fp16 have one name
-    return format.dtype == Dtype::fp16 ? ServingFormat{} : format;
+    return format.type.x.dtype == Dtype::fp16 ? ServingFormat{} : format;
   };
   return a.experts == b.experts && a.intermediate == b.intermediate && named(a.format) == named(b.format);
 }
@@ -87,7 +87,7 @@ void take(Group& group, const Entry& entry) {
   const Layer& layer = entry.cell.shape.layer;
   if (!siblings(group.first, layer)) {
     const std::string other =
-        fmt::format("{} ({}, top {}, hidden {})", layer.model, format_word(layer), layer.top_k, hidden_size(layer));
+        fmt::format("{} ({}, top {}, hidden {})", layer.model, layer.format.word, layer.top_k, hidden_size(layer));
     add_once(group.other_models, other);
     return;
   }

@@ -129,7 +129,7 @@ std::vector<std::string> shape_differences(const Shape& asked, const Shape& foun
   compare("k", a.k, b.k);
   compare("ep", a.ep, b.ep);
   compare("zero_experts", a.zero_experts, b.zero_experts);
-  compare("dtype", format_word(a), format_word(b));
+  compare("dtype", a.format.word, b.format.word);
   compare("op", name(asked.op), name(found.op));
   compare("fusion", text(asked.fusion), text(found.fusion));
   return result;

@@ -74,7 +74,7 @@ double distance_of_rows(const RoutingFigures& a, const RoutingFigures& b) {
 double distance_of_shapes(const Shape& a, const Shape& b) {
   const auto size = [](int64_t x, int64_t y) { return doublings(static_cast<double>(x), static_cast<double>(y)); };
   return size(a.layer.n, b.layer.n) + size(a.layer.k, b.layer.k) +
-         (a.fusion != b.fusion || format_word(a.layer) != format_word(b.layer) ? kOtherFusion : 0);
+         (a.fusion != b.fusion || a.layer.format != b.layer.format ? kOtherFusion : 0);
 }
 
 constexpr int64_t kWhole = 1 << 18;  // a domain with no more combinations is looked at whole
@@ -138,7 +138,7 @@ WarmStart warm_start(const Problem& problem, const std::vector<const Entry*>& en
   for (const Entry* entry : entries) {
     const Shape& shape = entry->cell.shape;
     if (!entry->skipped.empty() || shape.op != problem.shape.op) continue;
-    if (size_bytes(shape.layer.dtype) != size_bytes(problem.shape.layer.dtype)) continue;
+    if (bits(shape.layer.format.w.dtype) != bits(problem.shape.layer.format.w.dtype)) continue;
     const double rows = distance_of_rows(asked, entry->figures), shapes = distance_of_shapes(problem.shape, shape);
     ranked.emplace_back(rows + shapes, entry);
     start.near = start.near || (shapes == 0 && rows <= kNearRows);

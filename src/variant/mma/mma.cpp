@@ -38,7 +38,7 @@ constexpr int kMaxBlocksPerSm = 8;  // more does not help a persistent kernel
 static_assert(2 * kMaxBlocksPerSm <= arrivals_per_sm, "every tile that is cut has a counter");
 constexpr int64_t kSharedPerSm = 227 * 1024;  // the largest of all GPUs: a bound on what launch bounds may promise
 constexpr int64_t kReservedShared = 1024;     // a block, by the driver
-bool promotes(const Shape& shape) { return shape.layer.dtype == Dtype::fp8 && !shape.layer.fast_sums; }
+bool promotes(const Shape& shape) { return shape.layer.format.sums == Sums::promoted; }
 
 // Beside accumulators and fragments: addresses, tile and scheduler state. From compiled kernels of small tiles; large
 // ones make do with fewer. fp8 needs more for scales, and where elements are copied one or two at a time.
@@ -95,7 +95,7 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (auto reason = unsupported("mma", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp8}, {Op::fwd, Op::dx, Op::dw}))
     return reason;
   if (device.compute_capability < 80) return "mma needs sm_80 or newer";
-  if (shape.layer.dtype == Dtype::fp8 && device.compute_capability < 89) return "mma needs sm_89 or newer for fp8";
+  if (multiplies_fp8(shape.layer.format) && device.compute_capability < 89) return "mma needs sm_89 or newer for fp8";
   if (c.block_m < 16 || c.block_m > 256 || c.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
   if (c.block_n < 32 || c.block_n > 256 || c.block_n % 16 != 0) return "block_n must be a multiple of 16 in 32 to 256";
   if (c.block_k != 32 && c.block_k != 64 && c.block_k != 128) return "block_k must be 32, 64 or 128";

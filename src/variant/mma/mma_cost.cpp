@@ -40,7 +40,7 @@ struct Step {
 Step step_of(const MmaCost& cost, const MmaKnobs& c, const Product& p, double flops) {
   const WarpGrid grid = warp_grid(c);
   const auto bytes = static_cast<double>(size_bytes(p.a.type.dtype)) * c.block_k;
-  const bool promotes = has_scales(p.a.type) && !p.fast_sums;
+  const bool promotes = p.sums == Sums::promoted;
   const double promote = promotes ? c.block_m * c.block_n / kAdded * c.block_k / kScaleBlock : 0;
   const double multiply = 2.0 * c.block_m * c.block_n * c.block_k / flops + promote;
   const double fragments = c.warps * bytes * (c.block_m / grid.m + c.block_n / grid.n);

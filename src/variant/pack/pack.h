@@ -38,7 +38,7 @@ struct PackBinary {
 
 struct PackComputation {
   Op op = Op::fwd;
-  std::string format = "bf16";  // as format_word spells it
+  std::string format = "bf16";  // Format::word
   std::string fusion;           // as text(Fusion) spells it
   Weighting weighting = Weighting::none;
   std::string when = {};  // a formula that is not 0 where it applies; empty = everywhere

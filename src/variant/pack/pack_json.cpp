@@ -63,24 +63,12 @@ bool may_weigh(Weighting product, Weighting pack) {
   return product == pack || (at_the_end(product) && at_the_end(pack));
 }
 
-// A layer of a format that the schema allows, such as fp8-channel-fp16-fast or int4-group128.
-Layer small_layer(const std::string& format) {
-  Layer layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 128};
-  for (const std::string& dtype : dtype_names())
-    for (const ScaleKind scales : {ScaleKind::none, ScaleKind::block, ScaleKind::channel, ScaleKind::tensor,
-                                   ScaleKind::group32, ScaleKind::group64, ScaleKind::group128})
-      for (const Dtype out : {Dtype::bf16, Dtype::fp16, Dtype::fp8})
-        for (const bool fast : {false, true}) {
-          layer.dtype = parse_dtype(dtype), layer.scales = scales, layer.out_dtype = out, layer.fast_sums = fast;
-          if (may_have(layer.dtype, scales) && format_word(layer) == format) return layer;
-        }
-  throw Error(Exit::bug, fmt::format("'{}' is not a format", format));
+Shape small_shape(const Format& format, Op op) {
+  return {.layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 128, .format = format}, .op = op, .fusion = {}};
 }
 
 PackComputation read_computation(const JsonAt& json, const Sizes& sizes) {
-  Shape shape;
-  shape.layer = small_layer(json["dtype"].string());
-  shape.op = with_place(json["op"], [&](const JsonAt& at) { return parse_op(at.string()); });
+  Shape shape = small_shape(word_at(json["dtype"], format_named), word_at(json["op"], parse_op));
   shape.fusion = parse_fusion(json["fusion"]);
   with_place(json["fusion"], [&](const JsonAt&) { return require_valid(shape), true; });
   const Weighting weighting = parse_weighting(json["weighting"].string());
@@ -90,7 +78,7 @@ PackComputation read_computation(const JsonAt& json, const Sizes& sizes) {
     json["weighting"].fail(
         fmt::format("'{}' is not a weighting of {} {}", name(weighting), name(shape.op), text(shape.fusion)),
         fmt::format("use '{}', as moetune's own kernels do", name(ours)));
-  PackComputation result{shape.op, format_word(shape.layer), text(shape.fusion), weighting};
+  PackComputation result{shape.op, std::string(shape.layer.format.word), text(shape.fusion), weighting};
   if (json.has("when")) evaluate(json["when"], sizes), result.when = json["when"].string();
   return result;
 }
@@ -154,16 +142,13 @@ void read_candidates(const JsonAt& json, Pack& pack) {
 // Every operand must be one that all computations of the pack have, under this name.
 void require_handed_over(const JsonAt& operands, const Pack& pack) {
   for (const PackComputation& computation : pack.computes) {
-    Shape shape;
-    shape.layer = small_layer(computation.format);
-    shape.op = computation.op;
-    const Product p = product_of(shape);
+    const Product p = product_of(small_shape(format_named(computation.format), computation.op));
     std::map<std::string, std::string> known = {
         {"m_sizes", "int32"}, {"first_rows", "int32"}, {"gather_indices", "int32"}, {"topk_weights", "fp32"}};
     for (const auto& [operand, scales] : {std::pair(&p.a, "x_scales"), {&p.b, "w_scales"}})
       if (has_scales(operand->type)) known[scales] = name(operand->type.scales.dtype);
     if (p.a.type.scales.kind == ScaleKind::block) known["x_scales_mn_major"] = "fp32";
-    if (has_zero_points(p.b)) known["w_zeros"] = "uint8";
+    if (p.b.type.zero_points) known["w_zeros"] = "uint8";
     if (quantises(p)) known["y_scales"] = "fp32";
     if (computation.op == Op::fwd) known["bias"] = name(p.d.type.dtype);
     for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->type.dtype);
@@ -208,9 +193,7 @@ void require_launches(const JsonAt& launches, const LaunchNames& names, const Js
 }  // namespace
 
 Json pack_of_exported(const JsonAt& kernel, const JsonAt& files) {
-  Shape shape;
-  shape.layer = small_layer(kernel["dtype"].string());
-  shape.op = parse_op(kernel["op"].string());
+  Shape shape = small_shape(format_named(kernel["dtype"].string()), parse_op(kernel["op"].string()));
   shape.fusion = parse_fusion(kernel["fusion"]);
   Json launches = kernel["launches"].value(), used = Json::object();
   for (const Json& launch : launches)

@@ -16,7 +16,7 @@ namespace moetune {
 namespace {
 
 bool computes(const PackComputation& one, const Shape& shape) {
-  return one.op == shape.op && one.format == format_word(shape.layer) && one.fusion == text(shape.fusion);
+  return one.op == shape.op && one.format == shape.layer.format.word && one.fusion == text(shape.fusion);
 }
 
 std::string computation_text(const PackComputation& one) {
@@ -64,7 +64,7 @@ std::optional<std::string> illegal(const Pack& pack, const std::vector<int>& val
                                    const DeviceInfo& device) {
   if (std::ranges::none_of(pack.computes, [&](const PackComputation& one) { return computes(one, shape); }))
     return fmt::format("{} computes {}, and this is {}", pack.variant, fmt::join(computations_of(pack), ", "),
-                       computation_text({shape.op, format_word(shape.layer), text(shape.fusion)}));
+                       computation_text({shape.op, std::string(shape.layer.format.word), text(shape.fusion)}));
   if (auto reason = broken_rule(pack, values, shape)) return reason;
   const PackBinary* binary = binary_of(pack, values, shape);
   if (!binary) return "the pack has no kernel that was compiled for these knobs";

@@ -31,7 +31,7 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (c.block_k < 1 || c.block_k > 64) return "block_k must lie in 1 to 64";
   // With 1024, which have 64 registers each, some kernels spill.
   if (simt_threads(c) < 32 || simt_threads(c) > 512) return "block_m * block_n / 16 threads must lie in 32 to 512";
-  if (simt_shared_bytes(c, is_quantised(result_dtype(shape.layer))) > kStaticShared)
+  if (simt_shared_bytes(c, has_scales(shape.layer.format.y)) > kStaticShared)
     return "block_k, block_m or block_n must be smaller: shared memory over 48 KB";
   return std::nullopt;
 }
@@ -50,7 +50,7 @@ std::string unit(const Knobs& c, const Shape& shape) {
 
 Knobs fallback(const Problem& problem, const DeviceInfo&) {
   const bool few_rows = problem.rows() <= 32 * problem.active_experts();
-  const bool quantises = is_quantised(result_dtype(problem.shape.layer));
+  const bool quantises = has_scales(problem.shape.layer.format.y);
   return {.block_m = few_rows ? 16 : quantises ? 32 : 64, .block_n = quantises ? 256 : 64, .block_k = 16};
 }
 

@@ -45,7 +45,7 @@ struct Model {
   const bool sums_rows = p.ragged == Axis::k;  // dW
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double in_bytes = static_cast<double>(size_bytes(p.a.type.dtype));
-  const bool promotes = has_scales(p.a.type) && !p.fast_sums;
+  const bool promotes = p.sums == Sums::promoted;
   const double columns = ceil_div(n, c.block_n);
 
   double tile_rows(int rows) const { return ceil_div(sums_rows ? m : rows, c.block_m); }

@@ -101,7 +101,7 @@ void look_at_rows(Chooser& chooser, Knobs c) {
   // Where sums are promoted, swapped tiles multiply all of their rows; where they are scaled, few fit beside steps in
   // flight. Gradients of gates are slower from swapped tiles.
   const std::vector<std::pair<bool, int>> ways =
-      chooser.problem.shape.layer.dtype == Dtype::fp8 || chooser.of_kernel.makes_gates
+      multiplies_fp8(chooser.problem.shape.layer.format) || chooser.of_kernel.makes_gates
           ? std::vector<std::pair<bool, int>>{{true, 1}, {true, 0}, {false, 1}, {false, 0}}
           : std::vector<std::pair<bool, int>>{{c.swap, c.in_flight}};
   for (const Gather gather : {Gather::tiles, Gather::first})
@@ -151,7 +151,7 @@ WgmmaKnobs wgmma_default(const WgmmaCost& cost, const Problem& problem, const De
   Knobs best = found.empty() ? plain : found[0];
   // Of fp8 a stage has more copies: beyond eight, stages take up to 9 % longer where tiles are small. Where a tile has
   // three steps, hold takes 4 % longer.
-  if (problem.shape.layer.dtype == Dtype::fp8) {
+  if (multiplies_fp8(problem.shape.layer.format)) {
     best.stages = std::min(best.stages, kMostFp8Stages);
     if (problem.shape.layer.k <= 3 * kScaleBlock) best.hold = 0;
   }

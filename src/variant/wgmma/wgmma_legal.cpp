@@ -179,7 +179,7 @@ WgmmaProblem wgmma_problem(const Knobs& c, const Shape& shape) {
           .w_scale_bytes = blocks ? w_block_scale_bytes(c.block_n, c.block_k, static_cast<int>(joined_columns(p)))
                            : has_scales(p.b.type) ? row_scale_bytes(c.block_n)
                                                   : 0,
-          .promotes = has_scales(p.a.type) && !p.fast_sums,
+          .promotes = p.sums == Sums::promoted,
           .quantises = quantises(p)};
 }
 
@@ -187,7 +187,7 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
   if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp8}, {Op::fwd, Op::dx, Op::dw}))
     return reason;
   if (device.compute_capability != 90) return "wgmma needs sm_90a";
-  const int64_t k_step = shape.layer.dtype == Dtype::fp8 ? 16 : 8;
+  const int64_t k_step = multiplies_fp8(shape.layer.format) ? 16 : 8;
   if (shape.layer.k % k_step != 0 || shape.layer.n % 8 != 0)
     return k_step == 8 ? "wgmma needs n and k in multiples of 8"
                        : "wgmma needs n in multiples of 8 and k of 16 for fp8";

@@ -110,7 +110,7 @@ TEST(Feeds, OnlyDownThatReadsYOfUp) {
   EXPECT_FALSE(feeds(plain.shape, after.shape)) << "without an activation Y is twice as wide";
   auto [wide, narrow] = parts(Dtype::bf16, kUp, kWeighted);
   for (Shape* shape : {&wide.shape, &narrow.shape})
-    shape->layer.dtype = Dtype::fp8, shape->layer.scales = ScaleKind::block;
+    shape->layer.format = find_format("fp8", ScaleKind::block);
   EXPECT_FALSE(feeds(wide.shape, narrow.shape)) << "Y of fp8 is bf16";
 }
 

@@ -11,7 +11,7 @@ using namespace three_loops;
 
 Shape shape_of() {
   Shape shape;
-  shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 64, .k = 64, .dtype = Dtype::bf16};
+  shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 64, .k = 64, .format = find_format("bf16")};
   return shape;
 }
 
@@ -25,7 +25,7 @@ TEST(CpuLegality, AcceptsWholeTilesOfEveryProblem) {
       for (const Dtype dtype : kDtypes)
         for (const Fusion& fusion : kFusions) {
           Shape shape = shape_of();
-          shape.op = op, shape.layer.dtype = dtype, shape.fusion = fusion;
+          shape.op = op, shape.layer.format = find_format(name(dtype)), shape.fusion = fusion;
           EXPECT_EQ(reason(c, shape), "");
         }
 }

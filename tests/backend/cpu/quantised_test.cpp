@@ -15,7 +15,7 @@ Problem quantised(const Fusion& fusion, int64_t ep = 1) {
   const Setting setting{.fusion = fusion, .n = 2 * kColumns, .k = 200, .ep = ep};
   Problem problem = ep == 1 ? problem_of_rows({7, 0, 20, 21}, setting, 2) : problem_of("uniform", 12, 8, 2, setting);
   Layer& layer = problem.shape.layer;
-  layer.dtype = layer.out_dtype = Dtype::fp8, layer.scales = ScaleKind::block;
+  layer.format = format_named("fp8-block-fp8");
   return problem;
 }
 

@@ -28,7 +28,7 @@ namespace {
 Shape shape_of(Dtype dtype, int64_t n, int64_t k, Fusion fusion) {
   Shape shape;
   shape.layer = {
-      .model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = n, .k = k, .dtype = dtype};
+      .model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = n, .k = k, .format = find_format(name(dtype))};
   shape.fusion = fusion;
   return shape;
 }
@@ -377,7 +377,6 @@ TEST_P(CompileTest, WgmmaPromotesAtTheEdgeOfItsRegisters) {
       {"block_m=64 block_n=128 schedule=pingpong swap=no gather=first", {.permute_x = true}},
       {"block_m=128 block_n=128 in_flight=1", scattered}};
   Shape shape = shape_of(Dtype::fp8, 1536, 2048, {});
-  shape.layer.scales = ScaleKind::block;
   expect_wgmma_compile(cases, shape,
                        "consumers=2 schedule=cooperative swap=yes cluster=none tma_x=yes tma_w=yes tma_store=no "
                        "tiles=static block_k=128 stages=2 raster=m group=4 in_flight=0");
@@ -402,7 +401,7 @@ TEST_P(CompileTest, WgmmaQuantisesAtTheEdgeOfItsRegisters) {
       {"block_m=48 swap=yes schedule=pingpong in_flight=1 tma_x=no", by_slot},
       {"block_m=64 swap=yes consumers=1", {.silu = true}}};
   Shape shape = shape_of(Dtype::fp8, 1536, 2048, {});
-  shape.layer.scales = ScaleKind::block, shape.layer.out_dtype = Dtype::fp8;
+  shape.layer.format = format_named("fp8-block-fp8");
   expect_wgmma_compile(cases, shape,
                        "block_n=256 consumers=2 schedule=cooperative cluster=none tma_x=yes tma_w=yes tma_store=no "
                        "tiles=static block_k=128 stages=2 raster=m group=4 in_flight=0");
@@ -447,9 +446,8 @@ TEST_P(CompileTest, WgmmaDefaultsOfLargeTiles) {
   const auto add = [&](const char* model, Op op, Projection projection, const Fusion& fusion, ScaleKind scales) {
     for (const char* routing : {"uniform", "zipf:1.0"}) {
       Cell cell;
-      const Dtype dtype = scales == ScaleKind::none ? Dtype::bf16 : Dtype::fp8;
-      cell.shape = {.layer = make_layer(find_model(model), projection, dtype, 1, 1), .op = op, .fusion = fusion};
-      cell.shape.layer.scales = scales;
+      const Format& format = find_format(scales == ScaleKind::none ? "bf16" : "fp8", scales);
+      cell.shape = {.layer = make_layer(find_model(model), projection, format, 1, 1), .op = op, .fusion = fusion};
       cell.tokens = 4096;
       cell.routing = parse_routing(routing);
       const Candidate candidate = find_variant("wgmma").fallback(make_problem(cell), device_of_arch(GetParam()));
@@ -496,7 +494,7 @@ TEST(MmaFp8, CompilesWithoutSpills) {
         for (const bool odd : {false, true}) {
           const Fusion fusion = scales == ScaleKind::tensor ? Fusion{.permute_x = true} : odd ? scattered : Fusion{};
           Shape shape = shape_of(Dtype::fp8, odd ? 1537 : 1536, odd ? 2051 : 2048, fusion);
-          shape.layer.scales = scales, shape.layer.fast_sums = scales == ScaleKind::tensor;
+          shape.layer.format = find_format("fp8", scales, Dtype::bf16, scales == ScaleKind::tensor);
           const std::string tile =
               odd ? "block_m=64 block_n=48 warps=4 split=4" : "block_m=128 block_n=128 warps=8 split=1";
           const Candidate candidate = parse_candidate("mma stages=2 raster=m group=8 block_k=" + block_k + " " + tile);
@@ -521,7 +519,7 @@ TEST(QuantisedResults, CompileWithoutSpills) {
         const DeviceInfo device = device_of_arch(arch);
         if (variant == "mma" && arch == "sm_75") continue;
         Shape shape = shape_of(Dtype::fp8, n, 2048, fusion);
-        shape.layer.scales = ScaleKind::block, shape.layer.out_dtype = Dtype::fp8;
+        shape.layer.format = format_named("fp8-block-fp8");
         SearchSpace space = load_space("full", built_in());
         keep_variants(space, {variant}, built_in());
         std::vector<std::string> units;
@@ -562,8 +560,8 @@ TEST(Plants, AllCompile) {
   }
   for (const Fp8Plant& one : kFp8Plants) {
     Shape shape = shape_of(Dtype::fp8, 384, 512, one.fusion);
-    shape.layer.scales = one.deep ? ScaleKind::channel : ScaleKind::block;
-    shape.layer.n = one.result == Dtype::fp8 ? 512 : 384, shape.layer.out_dtype = one.result;
+    shape.layer.format = find_format("fp8", one.deep ? ScaleKind::channel : ScaleKind::block, one.result);
+    shape.layer.n = one.result == Dtype::fp8 ? 512 : 384;
     const Candidate candidate = parse_candidate(one.candidate);
     ASSERT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
     expect_planted(one.plant, candidate.variant->unit(candidate, shape), "sm_90a");

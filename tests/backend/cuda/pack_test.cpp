@@ -43,7 +43,7 @@ TEST(PackOfCudaKernels, IsLoadedAndLaunchesTheWholeStruct) {
 
 TEST(PackOfCudaKernels, MayTakeScalesOfXMnMajor) {
   Shape shape = shape_of();
-  shape.layer.dtype = Dtype::fp8, shape.layer.scales = ScaleKind::block, shape.layer.k = 384;
+  shape.layer.format = find_format("fp8", ScaleKind::block), shape.layer.k = 384;
   TemporaryFolder folder;
   write_simt_pack(folder, shape, "sm_90a", "none");
   const Pack pack = load_pack(folder.path());

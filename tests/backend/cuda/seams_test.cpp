@@ -62,7 +62,7 @@ const Line kJoined = {"using Function = moetune::Identity<moetune::bf16>;", "usi
 
 Shape small_shape() {
   Shape shape;
-  shape.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = 512, .k = 768, .dtype = Dtype::bf16};
+  shape.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = 512, .k = 768, .format = find_format("bf16")};
   return shape;
 }
 

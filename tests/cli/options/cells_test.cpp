@@ -36,7 +36,7 @@ TEST(Cells, FewestWordsMakeOneCell) {
   EXPECT_EQ(cells[0].tokens, 256);
   EXPECT_EQ(cells[0].routing.name, "uniform");
   EXPECT_EQ(cells[0].shape.layer.model, "custom");
-  EXPECT_EQ(cells[0].shape.layer.dtype, Dtype::bf16);
+  EXPECT_EQ(cells[0].shape.layer.format.word, "bf16");
   EXPECT_EQ(cells[0].shape.layer.n, 64);
   EXPECT_EQ(cells[0].shape.layer.k, 32);
   EXPECT_EQ(cells[0].seed, 0u);
@@ -402,8 +402,8 @@ TEST(MakeCells, GiveFp8ResultsToUpAlone) {
   options.projections = {"up", "down"}, options.gated = "silu", options.fusion.permute_x = true;
   const std::vector<Cell> cells = make_cells(options);
   ASSERT_EQ(cells.size(), 2u);
-  EXPECT_EQ(cells[0].shape.layer.out_dtype, Dtype::fp8);
-  EXPECT_EQ(cells[1].shape.layer.out_dtype, Dtype::bf16);
+  EXPECT_EQ(cells[0].shape.layer.format.word, "fp8-block-fp8");
+  EXPECT_EQ(cells[1].shape.layer.format.word, "fp8-block");
   EXPECT_NE(id(cells[0]).find("fp8-block-fp8"), std::string::npos);
 }
 

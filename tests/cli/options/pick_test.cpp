@@ -28,7 +28,7 @@ TunedTable table() {
   Cell& odd = table.entries[3].cell;
   odd.shape.op = Op::dx;
   odd.shape.fusion.permute_x = true;
-  odd.shape.layer.dtype = Dtype::fp16;
+  odd.shape.layer.format = find_format("fp16");
   odd.shape.layer.tp = 2, odd.shape.layer.ep = 4, odd.shape.layer.n = 128;
   odd.seed = 5;
   return table;

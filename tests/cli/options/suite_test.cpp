@@ -159,7 +159,7 @@ TEST(Suite, HardIsWhatItSays) {
     const Problem problem = make_problem(cell);
     const RoutingFigures f = figures(problem.routing);
     fusions.insert(text(cell.shape.fusion));
-    dtypes.insert(std::string(name(cell.shape.layer.dtype)));
+    dtypes.insert(std::string(cell.shape.layer.format.dtype));
     no_rows |= f.rows == 0;
     one_row |= f.rows == 1;
     all_to_one |= f.active_experts == 1 && f.rows >= 300;

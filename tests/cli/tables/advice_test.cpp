@@ -39,12 +39,12 @@ struct Asked {
 };
 
 TEST(CheckMarkdown, IsTheGoldenText) {
-  expect_golden("check/golden/check.md", findings_text(everything(), {.format = Format::markdown}));
+  expect_golden("check/golden/check.md", findings_text(everything(), {.format = OutputFormat::markdown}));
 }
 
 TEST(CheckMarkdown, NamesTheOtherProgram) {
   const std::string text = findings_text({.findings = {finding(Finding::equivalent)}, .against = "old [moetune](x)*"},
-                                         {.format = Format::markdown});
+                                         {.format = OutputFormat::markdown});
   EXPECT_NE(text.find("Before is the time with old [moetune\\](x)\\*, measured in the same rounds."),
             std::string::npos)
       << text;

@@ -159,7 +159,7 @@ TEST(Winners, NoNoiseIsToldAsAFact) {
           id(noisy().cell) +
           " (its ratio to loop is uncertain by over 100 %); tune again with a longer --wait or on a quieter "
           "machine.");
-  const std::string told = results_text(table, {.format = Format::markdown});
+  const std::string told = results_text(table, {.format = OutputFormat::markdown});
   EXPECT_NE(told.find("| 2.00x ± 0.0 % |"), std::string::npos) << told;
   EXPECT_NE(told.find("|         noisy |   noisy |"), std::string::npos) << told;
   EXPECT_NE(told.find("| simt block_m=16 (too noisy to trust) "), std::string::npos) << told;

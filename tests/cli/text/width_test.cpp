@@ -71,7 +71,7 @@ TEST(Width, OfBench) {
     EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
   const std::string all = bench_text(results, {.verbose = true});
   for (const EntrantResult& result : results) EXPECT_TRUE(holds(all, text(result.entrant.contender))) << all;
-  for (const std::string& line : split(bench_text(results, {.format = Format::markdown}), '\n'))
+  for (const std::string& line : split(bench_text(results, {.format = OutputFormat::markdown}), '\n'))
     EXPECT_TRUE(line.empty() || line[0] == '|' || line[0] == '#' || line.starts_with("- ")) << line;
 }
 
@@ -107,9 +107,9 @@ TEST(HeadedTables, TellAHeadingOnceAndNestItInMarkdown) {
   const std::vector<HeadedTable> tables = {{{"layer", "8 tokens"}, grid}, {{"layer", "16 tokens"}, grid}};
   EXPECT_EQ(headed_tables_text(tables, {.columns = 80}),
             "layer\n8 tokens\n\n| a   |\n| --- |\n| 1   |\n\n16 tokens\n\n| a   |\n| --- |\n| 1   |\n");
-  EXPECT_TRUE(headed_tables_text(tables, {.format = Format::markdown}).starts_with("## layer\n### 8 tokens\n\n| a"));
+  EXPECT_TRUE(headed_tables_text(tables, {.format = OutputFormat::markdown}).starts_with("## layer\n### 8 tokens\n\n| a"));
   EXPECT_EQ(bullets({"some words", "b|c"}, {.columns = 8}), "\n- some\n  words\n- b\\|c\n");
-  EXPECT_EQ(bullets({"a <b>"}, {.format = Format::markdown}), "\n- a &lt;b&gt;\n");
+  EXPECT_EQ(bullets({"a <b>"}, {.format = OutputFormat::markdown}), "\n- a &lt;b&gt;\n");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 // Of a fixed kernel: scattered rows, cut tiles, tensor maps.
 KernelExport small_export() {
   Shape shape;
-  shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 256, .k = 512, .dtype = Dtype::bf16};
+  shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 256, .k = 512, .format = find_format("bf16")};
   shape.fusion = {.permute_y = true};
   const Cell cell = {.shape = shape, .tokens = 64, .routing = parse_routing("balanced"), .seed = 0};
   const Candidate candidate = complete(

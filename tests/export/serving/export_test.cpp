@@ -192,7 +192,7 @@ TEST(Vllm, BackwardAndWinnerlessEntriesAreLeftOut) {
 
 TEST(Vllm, TwoLayersOfOneFileNameKeepTheFirst) {
   Layer fp16 = qwen_up();
-  fp16.dtype = Dtype::fp16;
+  fp16.format = find_format("fp16");
   const Export result = export_to(
       "vllm", sample::table({entry(cell(qwen_up(), 16), triton(16), 1), entry(cell(fp16, 16), triton(64), 1)}));
   ASSERT_EQ(result.files.size(), 1u);
@@ -252,7 +252,7 @@ TEST(Servers, KeepTheRowsOfABaseWhereNoWinnerIsFaster) {
 
 TEST(Servers, GetBlockFp8UnderItsNamesWithinItsBlocks) {
   Layer layer = qwen_up();
-  layer.dtype = Dtype::fp8, layer.scales = ScaleKind::block;
+  layer.format = find_format("fp8", ScaleKind::block);
   const TunedTable table = sample::table(
       {entry(cell(layer, 16), triton(16, 64, 64, 4, 5), 1), entry(cell(layer, 64), triton(16, 64, 256, 4, 5), 1)});
   const Export vllm = export_to("vllm", table), sglang = export_to("sglang", table);
@@ -261,7 +261,7 @@ TEST(Servers, GetBlockFp8UnderItsNamesWithinItsBlocks) {
   EXPECT_EQ(row_of(vllm.files[0], 16).stages, 5);
   EXPECT_TRUE(
       noted(vllm, "1 winner is replaced by vLLM's default: over blocks of 128 a BLOCK_SIZE_K must be 64 or 128"));
-  EXPECT_EQ(row_of(vllm.files[0], 64), default_row(Server::vllm, 64, 128, {Dtype::fp8, ScaleKind::block}));
+  EXPECT_EQ(row_of(vllm.files[0], 64), default_row(Server::vllm, 64, 128, {find_format("fp8", ScaleKind::block)}));
 }
 
 TEST(Vllm, WidthsThatItPadsAndTheGateOfTheCellNameTheFile) {

@@ -199,7 +199,7 @@ TEST(ServingContenders, AreTheServersOwnWinnersAndWhatIsGoodInBoth) {
 
 TEST(RowsToTry, GrowWithTheRowsOfAnExpert) {
   const RowSearch few{
-      .server = Server::vllm, .format = {Dtype::fp8, ScaleKind::block}, .mean_rows = {{1, 1}, {4096, 80}}};
+      .server = Server::vllm, .format = {find_format("fp8", ScaleKind::block)}, .mean_rows = {{1, 1}, {4096, 80}}};
   const std::vector<TriedRow> rows = rows_to_try(few);
   EXPECT_EQ(rows[0].tokens, (std::vector<int64_t>{1, 4096}));
   for (const TriedRow& one : rows) {

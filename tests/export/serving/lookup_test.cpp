@@ -61,7 +61,7 @@ Candidate winner(int64_t tokens) { return sample::triton(16, 64, 64, 4, 2, token
 Entry entry_of(const Layer& layer, int64_t tokens, const std::string& dtype) {
   Entry entry = sample::entry(sample::cell(layer, tokens, "balanced"), winner(tokens), 100);
   entry.rivals.clear();
-  const bool block = layer.scales == ScaleKind::block;
+  const bool block = layer.format.scales == ScaleKind::block;
   for (const Row& row :
        {Vllm::fallback(tokens, layer.experts, dtype, block), Sglang::fallback(tokens, layer.experts, dtype, block)}) {
     const auto at = [&](size_t i) { return static_cast<int>(row[i]); };
@@ -116,8 +116,8 @@ TEST_P(ServersFind, TheFilesOfTwentyModelsAndTheirRowsForEveryTokenCount) {
       if (model.intermediate % tp != 0 || (tp == 16 && model.name != "kimi-k3")) continue;
       std::vector<Entry> entries;
       for (const Projection projection : {Projection::up, Projection::down}) {
-        Layer layer = make_layer(model, projection, scales == ScaleKind::none ? Dtype::bf16 : Dtype::fp8, tp, 1);
-        layer.scales = scales;
+        const Format& format = find_format(scales == ScaleKind::none ? "bf16" : "fp8", scales);
+        const Layer layer = make_layer(model, projection, format, tp, 1);
         for (const int64_t tokens : kTuned)
           entries.push_back(entry_of(layer, tokens, scales == ScaleKind::none ? "" : "fp8_w8a8"));
       }

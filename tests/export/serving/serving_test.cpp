@@ -214,8 +214,8 @@ TEST_F(RealFiles, HaveTheNamesThatWeWouldGive) {
     seen += name == serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", {Dtype::bf16}, false) ||
             name == serving_file_name(Server::vllm, 128, 768, "NVIDIA H200", {Dtype::bf16}, false) ||
             name == serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", {Dtype::bf16}, false) ||
-            name == serving_file_name(Server::vllm, 8, 3584, "NVIDIA H200", {Dtype::fp8, ScaleKind::tensor}, false) ||
-            name == serving_file_name(Server::vllm, 256, 128, "NVIDIA H100 80GB HBM3", {Dtype::fp8, ScaleKind::block},
+            name == serving_file_name(Server::vllm, 8, 3584, "NVIDIA H200", {find_format("fp8", ScaleKind::tensor)}, false) ||
+            name == serving_file_name(Server::vllm, 256, 128, "NVIDIA H100 80GB HBM3", {find_format("fp8", ScaleKind::block)},
                                       false);
   }
   EXPECT_EQ(seen, 5);

@@ -229,7 +229,7 @@ TEST(Lookup, EveryFactOfTheShapeMustAgree) {
   others[1].shape.layer.k = 64;
   others[2].shape.layer.top_k = 1;
   others[3].shape.layer.experts = 8;
-  others[4].shape.layer.dtype = Dtype::fp16;
+  others[4].shape.layer.format = find_format("fp16");
   others[5].shape.op = Op::dx;
   others[6].shape.fusion.permute_x = true;
   others[7].shape.layer.ep = 2;
@@ -244,7 +244,7 @@ TEST(Lookup, NoMatchTellsWhatTheClosestEntryHas) {
   const TunedTable table =
       sample::table({entry(cell(qwen_down(), 16), mma(16), 1), entry(cell(qwen_up(), 64), mma(16), 1)});
   Cell wanted = cell(qwen_up(), 16);
-  wanted.shape.layer.dtype = Dtype::fp16;
+  wanted.shape.layer.format = find_format("fp16");
   EXPECT_EQ(
       ask(table, wanted).explanation,
       "no entry has this layer, op and fusion; the closest, qwen3-30b-a3b/up/fwd/bf16/t64/uniform, has dtype bf16 "

@@ -49,7 +49,7 @@ TEST(WarmStart, AnotherShapeIsFartherAndNeverNear) {
 
 TEST(WarmStart, NothingOfAnotherOpOrWidthOrWithoutAWinner) {
   Cell dx = fake::small_cell(64), fp32 = dx;
-  dx.shape.op = Op::dx, fp32.shape.layer.dtype = Dtype::fp32;
+  dx.shape.op = Op::dx, fp32.shape.layer.format = find_format("fp32");
   Entry skipped = entry(fake::small_cell(64), 12);
   skipped.skipped = "out of memory";
   EXPECT_TRUE(begun_with(fake::small_cell(64), {entry(dx, 12), entry(fp32, 24), skipped}).empty());

@@ -11,7 +11,7 @@ namespace {
 
 Shape shape_of(Op op, const Fusion& fusion) {
   Shape shape;
-  shape.layer = {.model = "custom", .experts = 6, .top_k = 2, .n = 256, .k = 512, .dtype = Dtype::bf16};
+  shape.layer = {.model = "custom", .experts = 6, .top_k = 2, .n = 256, .k = 512, .format = find_format("bf16")};
   shape.op = op, shape.fusion = fusion;
   require_valid(shape);
   return shape;
@@ -71,7 +71,7 @@ TEST(LaunchRule, SizesOfOperandsAreThoseOfTheProblem) {
 TEST(LaunchRule, ScalesOfOperandsAreThoseOfTheProblemRowByRow) {
   for (const ScaleKind kind : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor}) {
     Shape shape = shape_of(Op::fwd, {.permute_x = true});
-    shape.layer.dtype = Dtype::fp8, shape.layer.scales = kind, shape.layer.n = 200, shape.layer.k = 300;
+    shape.layer.format = find_format("fp8", kind), shape.layer.n = 200, shape.layer.k = 300;
     const Product product = product_of(problem_of(shape));
     const Sizes sizes = sizes_of(product);
     for (const Operand* operand : {&product.a, &product.b}) {

@@ -56,7 +56,7 @@ std::vector<Cell> gradients_of_large_layers() {
         for (const int64_t tokens : {1024, 16384}) {
           Cell cell;
           cell.shape.layer = {
-              .model = "custom", .experts = s.experts, .top_k = s.top_k, .n = s.n, .k = s.k, .dtype = Dtype::bf16};
+              .model = "custom", .experts = s.experts, .top_k = s.top_k, .n = s.n, .k = s.k, .format = find_format("bf16")};
           cell.shape.op = op, cell.shape.fusion = fusion;
           cell.tokens = tokens;
           cell.routing = parse_routing("uniform");
@@ -150,7 +150,7 @@ TEST(Space, FullHasQuantisedTilesWithAndWithoutAStageInFlight) {
                              "pace=own", "split=1", "hold=0", "gather=tiles", "mix=0", "stages=most"})
     set_values(space, values, built_in());
   Shape quantised = small_shape();
-  quantised.layer.dtype = quantised.layer.out_dtype = Dtype::fp8, quantised.layer.scales = ScaleKind::block;
+  quantised.layer.format = format_named("fp8-block-fp8");
   quantised.fusion.silu = true;
   const std::vector<Candidate> legal = enumerate(space, quantised, device_of_arch("sm_90a")).legal;
   ASSERT_EQ(legal.size(), 2u);

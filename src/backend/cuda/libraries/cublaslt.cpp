@@ -103,7 +103,7 @@ void CublasLt::loop(const ScaledGemm& scaled) {
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(p.fast_sums));
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(p.sums == Sums::fast));
     set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode(false));
     set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode(true));
     const bool blocks = kind == ScaleKind::block;

@@ -34,7 +34,7 @@ double max_error_of_sums(int64_t terms) { return std::ldexp(static_cast<double>(
 // report, 3.3.2): half of the last on average. Promoted sums begin anew every kScaleBlock terms, so that these errors
 // are small beside a rounding to 16 bits; fast ones go on.
 double max_error_of_fp8_sums(const Product& p) {
-  return std::ldexp(p.fast_sums ? static_cast<double>(p.k) / 32 : 4.0, -14);
+  return std::ldexp(p.sums == Sums::fast ? static_cast<double>(p.k) / 32 : 4.0, -14);
 }
 // The largest error of an element over the mean one: errors grow with partial sums, and the largest of `elements` sums
 // that are normally distributed is about sqrt(2 ln(elements)) of them.
@@ -182,7 +182,7 @@ void Verifier::multiply_dequantised(float* sums, Cublas& cublas) const {
       of_a.first = first;
     of_b.out = b.as<float>(), of_b.in = o.b.of(0) + expert * p.n * row_bytes(p.b), of_b.rows = p.n;
     of_b.scales = b_scales.as<float>();
-    if (has_zero_points(p.b)) of_b.zeros = o.b_zeros.of(0) + expert * scales / 2;
+    if (p.b.type.zero_points) of_b.zeros = o.b_zeros.of(0) + expert * scales / 2;
     services_.of(type.scales.dtype)
         .widen(b_scales.as<float>(), o.b_scales.of(0) + expert * scales * size_bytes(type.scales.dtype), scales,
                stream_);
@@ -386,7 +386,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
       // the others have.
       const double least = std::ldexp(1 / std::sqrt(12.0), -significand_bits(dtype));
       const double own = result.squares > 0 ? std::max(least, std::sqrt(counts[i].rounding / result.squares)) : 0;
-      const bool fine = operands_.product.fast_sums || dtype == Dtype::fp16 ||
+      const bool fine = operands_.product.sums == Sums::fast || dtype == Dtype::fp16 ||
                         dtype == Dtype::fp32;  // roundings don't hide errors of sums
       // Noise of sums rounds some results another way. What this adds to the mean of N results varies by 1 / sqrt(N).
       const int64_t elements = std::max<int64_t>(1, result.rows * result.operand.columns);
