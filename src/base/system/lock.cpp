@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/system/folder.h"
 
 namespace moetune {
 namespace fs = std::filesystem;
@@ -170,6 +171,7 @@ OutputLock::OutputLock(const fs::path& path) {
         "move it away, or choose another output");
   remove_ = made || got > 0;
   note_holder(fd_.get(), host_name(), kOurs);
+  remove_leftovers(behind_names(path));
 }
 
 OutputLock::~OutputLock() {

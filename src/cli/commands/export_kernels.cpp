@@ -1,10 +1,12 @@
-// Which kernels an export holds, compiling them, and the folder that they are written to.
+// Which kernels an export holds, and compiling them.
 #include "cli/commands/export_kernels.h"
 
 #include <map>
 #include <set>
 
 #include "base/embedded.h"
+#include "base/system/lock.h"
+#include "export/kernels/kernel_folder.h"
 #include "export/kernels/kernel_manifest.h"
 #include "export/kernels/runtime_files.h"
 #include "runtime/manifest.h"
@@ -160,26 +162,6 @@ void compile_all(Collection& collection, bool cache) {
   }
 }
 
-// The folder is new, empty, or holds an export from before.
-void require_folder(const fs::path& folder) {
-  std::error_code error;
-  if (is_there(folder) && !is_folder(folder))
-    throw request_error(fmt::format("--output: {} is a file: an export of kernels is a folder", folder.string()));
-  if (is_folder(folder) && !fs::is_empty(folder, error)) {
-    const fs::path manifest = folder / "manifest.json";
-    bool ours = false;
-    if (is_there(manifest)) try {
-        require_schema(JsonAt(read_json(manifest), manifest.string()), "kernels");
-        ours = true;
-      } catch (const Error&) {
-      }
-    if (!ours)
-      throw request_error(fmt::format("--output: {} holds other files, but no export of kernels", folder.string()),
-                          "name a new or an empty folder");
-  }
-  require_writable(folder / "manifest.json");
-}
-
 // The page about launching, with what is of this export.
 std::string readme(std::string_view page, const KernelExport& exported, const TunedTable& table) {
   return fmt::format(
@@ -193,40 +175,23 @@ std::string readme(std::string_view page, const KernelExport& exported, const Tu
       page);
 }
 
-// Removes what an export from before wrote and libmoetune reads.
-void remove_export(const fs::path& folder) {
-  std::error_code error;
-  if (!is_there(folder / "manifest.json")) return;
-  const Json manifest = read_json(folder / "manifest.json");
-  fs::remove(folder / "manifest.json", error);
-  const auto remove = [&](const std::string& name) {
-    if (fs::path(name).filename() == name) fs::remove(folder / name, error);
-  };
-  const Json files = manifest.value("files", Json::object()), kernels = manifest.value("kernels", Json::array());
-  for (const auto& [file, value] : files.items()) remove(file);
-  for (const Json& kernel : kernels) remove(kernel.value("source", std::string()));
-}
-
-// The manifest comes last: a folder without it is not an export.
-void write_folder(const KernelExport& exported, const TunedTable& table, const fs::path& folder) {
-  remove_export(folder);
-  const auto write = [&](const fs::path& name, std::string_view text) {
-    fs::create_directories((folder / name).parent_path());
-    write_atomic(folder / name, text);
-  };
-  for (const ExportedKernel& kernel : exported.kernels) {
-    write(kernel.name + ".cu", kernel.unit);
-    for (const CubinFile& cubin : kernel.cubins) write(cubin.name, cubin.bytes);
-  }
-  for (const CubinFile& cubin : exported.services.route) write(cubin.name, cubin.bytes);
-  for (const auto& [dtype, cubin] : exported.services.finish) write(cubin.name, cubin.bytes);
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.path.starts_with("kernels/")) write(file.path, file.text);
-  for (const auto& [name, text] : runtime_files())
-    write(name, name == "README.md" ? readme(text, exported, table) : std::string(text));
+// The files of the folder by their names there.
+std::vector<std::pair<std::string, std::string>> files_of(KernelExport& exported, const TunedTable& table) {
   const std::string manifest = pretty_json(kernel_manifest(exported, table));
-  write("manifest.sha256", manifest_digest(manifest));
-  write("manifest.json", manifest);
+  std::vector<std::pair<std::string, std::string>> files = {{"manifest.json", manifest},
+                                                            {"manifest.sha256", manifest_digest(manifest)}};
+  const auto add = [&](CubinFile& cubin) { files.emplace_back(cubin.name, std::move(cubin.bytes)); };
+  for (ExportedKernel& kernel : exported.kernels) {
+    files.emplace_back(kernel.name + ".cu", kernel.unit);
+    std::ranges::for_each(kernel.cubins, add);
+  }
+  std::ranges::for_each(exported.services.route, add);
+  for (auto& [dtype, cubin] : exported.services.finish) add(cubin);
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path.starts_with("kernels/")) files.emplace_back(file.path, file.text);
+  for (const auto& [name, text] : runtime_files())
+    files.emplace_back(name, name == "README.md" ? readme(text, exported, table) : std::string(text));
+  return files;
 }
 
 // Whether the table's times are those of other machine code than what was compiled.
@@ -265,12 +230,14 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
     note(terminal,
          "without a hint of skew, programs get the kernel for the most skewed rows: the table has no robust choices, "
          "which tune --choose makes");
-  require_folder(options.output);
+  const fs::path folder = require_kernel_folder(options.output);
+  require_writable(folder.string() + ".lock");
+  const OutputLock ours(folder);
   compile_all(collection, options.cache);
   collection.exported.of_other_kernels = is_of_other_kernels(table, collection);
   if (collection.exported.of_other_kernels)
     note(terminal, "the times of the table are those of other kernels than this moetune has");
-  write_folder(collection.exported, table, options.output);
+  write_kernel_folder(folder, files_of(collection.exported, table));
   std::set<std::string> cells;
   for (const ServedCell& served : collection.exported.cells) cells.insert(id(served.cell));
   tell(fmt::format("wrote {} of {} to {}\n", counted(collection.exported.kernels.size(), "kernel"),

@@ -195,6 +195,38 @@ TEST_F(OutputLocks, WhatAKilledHolderLeftLocksNothing) {
   EXPECT_FALSE(std::filesystem::exists(lock_path_));
 }
 
+TEST_F(OutputLocks, RemovesTheTemporariesOfDeadProcesses) {
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ::waitpid(dead, nullptr, 0);
+  const auto beside = [&](const std::string& end) { return path_.string() + end; };
+  for (const std::string& end :
+       {fmt::format(".{}.tmp", dead), fmt::format(".{}-2.tmp", dead), fmt::format(".{}.tmp", ::getpid())})
+    write_atomic(beside(end), "half");
+  std::filesystem::create_directories(beside(fmt::format(".{}-3.tmp", dead)) + "/kernels");
+  const std::vector<std::string> others = {fmt::format(".{}.tmp", ::getppid()), ".17.tmp.json", ".x.tmp", ".tmp"};
+  for (const std::string& end : others) write_atomic(beside(end), "kept");
+  { const OutputLock lock(path_); }
+  for (const std::string& end : others) EXPECT_TRUE(std::filesystem::exists(beside(end))) << end;
+  for (const std::string& end : {fmt::format(".{}.tmp", dead), fmt::format(".{}-2.tmp", dead),
+                                 fmt::format(".{}-3.tmp", dead), fmt::format(".{}.tmp", ::getpid())})
+    EXPECT_FALSE(std::filesystem::exists(beside(end))) << end;
+}
+
+TEST_F(OutputLocks, PutsBackAFolderThatADeadProcessHadMovedAway) {
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ::waitpid(dead, nullptr, 0);
+  const std::filesystem::path away = path_.string() + fmt::format(".{}.old.tmp", dead);
+  std::filesystem::create_directories(away / "old");
+  { const OutputLock lock(path_); }
+  EXPECT_TRUE(std::filesystem::exists(path_ / "old"));
+  std::filesystem::create_directories(away);  // the new one has come to its place: the old one goes
+  { const OutputLock lock(path_); }
+  EXPECT_TRUE(std::filesystem::exists(path_ / "old"));
+  EXPECT_FALSE(std::filesystem::exists(away));
+}
+
 TEST_F(OutputLocks, AFileThatMoetuneDidNotMakeIsRefusedAndStays) {
   for (const std::string content : {"mine", "17\nnode3\n", "moetun"}) {
     write_atomic(lock_path_, content);

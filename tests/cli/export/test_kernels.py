@@ -5,9 +5,11 @@ import importlib.util
 import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
+import time
 import types
 
 import pytest
@@ -775,6 +777,8 @@ def test_a_table_is_exported_with_what_it_takes_to_launch_it(room, callers):
     (room.path / "full").mkdir()
     room.write("full/notes.txt", "mine")
     assert "holds other files, but no export of kernels" in room.error(2, "export", "table.json", "--format", "kernels", "-o", "full")
+    assert "out holds the working folder" in room.error(2, "export", room.path / "table.json", "--format", "kernels", "-o", "../out",
+                                                        cwd=folder / "lib")
     assert "an export of kernels is a folder" in room.error(2, "export", "table.json", "--format", "kernels")
     assert "--arch has no effect without --format kernels" in room.error(2, "export", "table.json", "--format", "csv", "--arch", "sm_80")
 
@@ -819,3 +823,93 @@ def test_other_architectures_get_their_default(room):
     validate("kernels", room.path / "out/manifest.json")
     assert [(cell["arch"], cell["tuned"]) for cell in manifest["cells"]] == [("sm_90a", True), ("sm_80", False)]
     assert [kernel["candidate"]["variant"] for kernel in manifest["kernels"]] == ["wgmma", "mma"]
+
+
+def one_cell(room, name, index=0):
+    """A table of one cell, whose export takes a moment once its kernels are in the cache."""
+    entire = json.loads((SOURCE / "configs/tuned/nvidia-h200-hopper-peers.json").read_text())
+    entire["entries"] = [entry for entry in entire["entries"] if entry["cell"]["tokens"] == 16][index:index + 1]
+    entire.pop("sweep", None)
+    return room.write(name, entire)
+
+
+def files_in(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def killed_exports(room, table, folder, count):
+    """Kills an export at a random moment, again and again."""
+    begin = time.monotonic()
+    room.ok("export", table, "--format", "kernels", "-o", "warm")
+    whole = time.monotonic() - begin
+    for _ in range(count):
+        process = room.start("export", table, "--format", "kernels", "-o", folder)
+        try:
+            process.communicate(timeout=random.uniform(0, 1.2 * whole))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+        yield
+
+
+KILLS = int(os.environ.get("MOETUNE_KILLS", "6"))  # of each kind
+
+
+def test_a_killed_export_leaves_the_old_one_or_the_new_one(room):
+    old, new = one_cell(room, "old.json"), one_cell(room, "new.json", 1)
+    room.ok("export", old, "--format", "kernels", "-o", "out")
+    room.write("out/notes.txt", "mine")
+    (room.path / "out/kernels/more").mkdir()
+    room.write("out/kernels/more/notes.txt", "mine too")
+    before = files_in(room.path / "out")
+    room.ok("export", new, "--format", "kernels", "-o", "expected")
+    after = {**files_in(room.path / "expected"), "notes.txt": b"mine", "kernels/more/notes.txt": b"mine too"}
+    for _ in killed_exports(room, new, "out", KILLS):
+        found = files_in(room.path / "out")
+        assert found in (before, after)
+        room.ok("validate", "out/manifest.json")
+        room.ok("export", old, "--format", "kernels", "-o", "out")
+        assert files_in(room.path / "out") == before
+        assert [name for name in room.files() if name.startswith("out")] == ["out"]
+
+
+def test_a_killed_export_to_a_new_folder_leaves_none_or_all_and_one_over_user_files_nothing(room):
+    table = one_cell(room, "table.json")
+    room.ok("export", table, "--format", "kernels", "-o", "expected")
+    expected = files_in(room.path / "expected")
+    for _ in killed_exports(room, table, "new", KILLS):
+        if (room.path / "new").exists():
+            assert files_in(room.path / "new") == expected
+            shutil.rmtree(room.path / "new")
+    room.ok("export", table, "--format", "kernels", "-o", "new")
+    assert [name for name in room.files() if name.startswith("new")] == ["new"]
+    (room.path / "full").mkdir()
+    room.write("full/notes.txt", "mine")
+    for _ in killed_exports(room, table, "full", KILLS):
+        assert files_in(room.path / "full") == {"notes.txt": b"mine"}
+
+
+def test_half_an_export_of_an_earlier_version_is_replaced_and_user_files_are_not(room):
+    table = one_cell(room, "table.json")
+    room.ok("export", table, "--format", "kernels", "-o", "out")
+    expected = files_in(room.path / "out")
+    kernel = next(name for name in expected if name.endswith(".cu"))
+    (room.path / "out/manifest.json").unlink()
+    room.write(f"out/{kernel}.4711.tmp", "half")
+    shutil.copytree(room.path / "out", room.path / "users")
+    room.ok("export", table, "--format", "kernels", "-o", "out")
+    assert files_in(room.path / "out") == expected
+    room.write("users/main.cu", "mine")
+    before = files_in(room.path / "users")
+    assert "holds other files" in room.error(2, "export", table, "--format", "kernels", "-o", "users")
+    assert files_in(room.path / "users") == before
+
+
+def test_an_export_goes_where_a_link_leads(room):
+    table = one_cell(room, "table.json")
+    (room.path / "real").mkdir(mode=0o750)
+    (room.path / "link").symlink_to("real")
+    for _ in range(2):
+        room.ok("export", table, "--format", "kernels", "-o", "link/")
+    assert (room.path / "link").is_symlink() and (room.path / "real/manifest.json").exists()
+    assert [name for name in room.files() if name.startswith(("real", "link"))] == ["link", "real"]
