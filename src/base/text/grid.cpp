@@ -178,7 +178,8 @@ std::string markdown_text(std::string_view text) {
     const bool link = c == ']' && is_one_of("([:", next), heading = c == '#' && i == 1;
     if (is_one_of("\\`*~$|", c) || emphasis || link || heading) out += '\\';
     const bool address = c == ':' && next == '/' && safe[i + 2] == '/';  // alone it is a link too
-    out += address ? "&#58;" : replaced({&c, 1}, "&<>\n\t", {"&amp;", "&lt;", "&gt;", " ", " "});
+    const bool mention = c == '@' && is_word(next);  // GitHub notifies whom it names: a space without width ends it
+    out += address ? "&#58;" : mention ? "@&#8203;" : replaced({&c, 1}, "&<>\n\t", {"&amp;", "&lt;", "&gt;", " ", " "});
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #include "cli/tables/check_output.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/system/file.h"
+#include "base/text/text.h"
 #include "base/text/units.h"
 #include "cli/files/files.h"
 
@@ -177,7 +179,7 @@ void report(const CheckResult& result, const CheckRun& run, const CheckContext& 
                    if (outputs.format == "text")
                      print(findings_text(result, style_of(OutputFormat::text, terminal, outputs.verbose)) +
                            (context.next.empty() ? "" : "\n" + context.next + "\n"));
-                   if (annotate) tell(annotations(result));
+                   if (annotate) write_all(STDERR_FILENO, printable(annotations(result)));  // commands
                  },
                  [&] { write_named(outputs.output, json); },
                  [&] { write_named(outputs.junit, junit_xml(result, run)); },

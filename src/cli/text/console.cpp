@@ -30,14 +30,25 @@ int columns_of(int fd) {
   return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// `sentence` may have text from files, which is made printable.
+// The runner of GitHub Actions obeys lines that begin with "::" or "##[", so a name with a line break could give it
+// commands: a space makes them plain text.
+std::string without_commands(std::string safe) {
+  if (environment("GITHUB_ACTIONS") != "true") return safe;
+  for (size_t line = 0; line < safe.size(); line = std::min(safe.find('\n', line), safe.size() - 1) + 1) {
+    const size_t begin = safe.find_first_not_of(" \t", line);
+    if (begin == std::string::npos) break;
+    if (safe.compare(begin, 2, "::") == 0 || safe.compare(begin, 3, "##[") == 0) safe.insert(begin + 1, " ");
+  }
+  return safe;
+}
+
 void tell_sentence(const Terminal& terminal, std::string_view program, Tone tone, std::string_view word,
                    std::string_view sentence) {
   const std::vector<std::string> lines =
       lines_of(fmt::format("{}{} {}", program, word, printable(sentence)), std::max(0, terminal.error_columns - 2));
   std::string text = fmt::format("{}\n", fmt::join(lines, "\n  "));
   text.replace(text.find(word), word.size(), colored(terminal, tone, word));
-  write_all(STDERR_FILENO, text);
+  write_all(STDERR_FILENO, without_commands(text));
 }
 
 }  // namespace
@@ -54,12 +65,12 @@ Terminal look_at_terminal(const std::string& color) {
 }
 
 void print(std::string_view text) {
-  const int error = write_all(STDOUT_FILENO, printable(text));
+  const int error = write_all(STDOUT_FILENO, without_commands(printable(text)));
   if (error != 0 && error != EPIPE)
     throw machine_error(fmt::format("cannot write to standard output: {}", std::strerror(error)));
 }
 
-void tell(std::string_view text) { write_all(STDERR_FILENO, printable(text)); }
+void tell(std::string_view text) { write_all(STDERR_FILENO, without_commands(printable(text))); }
 
 void tell_moving(std::string_view line) { write_all(STDERR_FILENO, "\r\033[K" + printable(line)); }
 

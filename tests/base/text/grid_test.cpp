@@ -51,6 +51,7 @@ TEST(MarkdownText, EscapesLinksCodeAndEmphasis) {
   EXPECT_EQ(markdown_text("![a](b) [a][b] [a]: c"), "![a\\](b) [a\\][b] [a\\]: c");
   EXPECT_EQ(markdown_text("*a* `b` ~c~ $d$ \\ _e_"), "\\*a\\* \\`b\\` \\~c\\~ \\$d\\$ \\\\ \\_e\\_");
   EXPECT_EQ(markdown_text("# http://a.b\t|"), "\\# http&#58;//a.b \\|");
+  EXPECT_EQ(markdown_text("@name, a@b, 3 @ 5"), "@&#8203;name, a@&#8203;b, 3 @ 5");
 }
 
 TEST(MarkdownText, LeavesKnobsAndIntervalsReadable) {

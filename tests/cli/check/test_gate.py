@@ -390,6 +390,18 @@ def test_annotations_where_github_runs_it(planted):
     json.loads(github.stdout)  # nothing of them is there
 
 
+@pytest.mark.parametrize("command", ["::error::planted", "  ::set-output name=x::y", "##[error]planted"])
+def test_names_give_the_runner_no_commands(room, command):
+    room.made_table("table.json")
+    table = room.json("table.json")
+    table["entries"][0]["cell"]["model"] = f"name\n{command}"
+    room.write("table.json", table)
+    for arguments in (["check", "table.json", *CPU], ["validate", "table.json"], ["lookup", "table.json", f"--model=x\n{command}"]):
+        result = room.run(*arguments, env={"GITHUB_ACTIONS": "true"})
+        assert result.returncode in (1, 2), result.stdout
+        assert not re.search(r"^\s*(::|##\[)", result.stdout + result.stderr, re.M), result.stderr
+
+
 # --- --update ---
 
 def test_update_rewrites_the_times_and_keeps_the_reason(planted):
@@ -521,7 +533,7 @@ def run_steps(room, steps, **variables):
 
 def test_the_workflow_without_a_gpu_passes_and_finds_what_a_change_costs(room):
     workflow = SOURCE / "scripts/ci/pack-cpu.yml"
-    steps = [step for step in steps_of(workflow) if "run" in step and step["name"] != "Install moetune"]
+    steps = [step for step in steps_of(workflow) if "run" in step and not step["name"].startswith("Install ")]
     assert [step["name"] for step in steps] == ["Make the pack", "Registers, spills and shared memory beside the stored ones"]
     assert "--device cpu" not in workflow.read_text()  # that would run moetune's kernels, not the pack's
     (room.path / "moetune/scripts").mkdir(parents=True)
@@ -544,6 +556,69 @@ def test_the_workflow_without_a_gpu_passes_and_finds_what_a_change_costs(room):
     assert run_steps(room, steps, **env)[0] == steps[0]["name"]
 
 
+def fake_gh(room):
+    """A gh in PATH whose comments, in comments.json, are those of two other workflows under the same name at first."""
+    room.write("bin/gh", f"""#!{sys.executable}
+import json, re, sys
+words, comments = sys.argv[1:], json.load(open("comments.json"))
+fields = dict(word.split("=", 1) for flag, word in zip(words, words[1:]) if flag in ("-f", "-F"))
+if words[:2] == ["pr", "comment"] and words[2:4] == ["7", "--body-file"]:
+    comments.append({{"id": f"C{{len(comments)}}", "body": open(words[4]).read(), "viewerDidAuthor": True}})
+elif words[:2] == ["api", "graphql"] and fields["query"].startswith("mutation"):
+    comment, = [each for each in comments if each["id"] == fields["id"]]
+    comment["body"] = open(fields["body"].lstrip("@")).read()
+else:
+    assert words[:2] == ["api", "graphql"] and fields["number"] == "7" and "viewerDidAuthor" in fields["query"]
+    mark, = re.findall(r'select\\(.viewerDidAuthor and \\(.body \\| startswith\\("(.*?)"\\)\\)\\) \\| .id$', words[words.index("--jq") + 1])
+    print("\\n".join(each["id"] for each in comments if each["viewerDidAuthor"] and each["body"].startswith(mark)))
+json.dump(comments, open("comments.json", "w"))
+""")
+    (room.path / "bin/gh").chmod(0o755)
+    comments = [{"id": f"C{place}", "body": "of another workflow", "viewerDidAuthor": True} for place in range(2)]
+    room.write("comments.json", comments)
+    return comments
+
+
+def test_the_action_reads_its_arguments_as_a_shell_would(room):
+    """Lines, quotes and comments; nothing is expanded or run."""
+    check = yaml.safe_load(GUARD.read_text())["runs"]["steps"][0]
+    room.write("bin/moetune", f"#!{sys.executable}\nimport json, sys\njson.dump(sys.argv[1:], open('words.json', 'w'))\n")
+    (room.path / "bin/moetune").chmod(0o755)
+    given = "--pack 'my pack'\n  --against \"base/it's\" # both sides\n--filter a\\ b --set x=\nd $(touch ran) `touch ran` *"
+    assert run_steps(room, [check], CHECK=given, THRESHOLD="3%", INCONCLUSIVE="pass", HISTORY="")[0] is None
+    assert room.json("words.json") == [
+        "check", "--pack", "my pack", "--against", "base/it's", "--filter", "a b", "--set", "x=", "d", "$(touch", "ran)", "`touch", "ran`", "*",
+        "--threshold", "3%", "--inconclusive", "pass", "--markdown", "check.md", "--junit", "check.xml"]
+    assert not (room.path / "ran").exists()
+    failed, printed = run_steps(room, [check], CHECK="--pack 'new", THRESHOLD="3%", INCONCLUSIVE="pass", HISTORY="")
+    assert failed and "::error::the input 'check' cannot be read as a command line: No closing quotation" in printed
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_jobs_that_build_may_not_write_and_none_that_waits_is_cancelled(workflow):
+    document = yaml.safe_load(workflow.read_text())
+    concurrency = document.get("concurrency")
+    assert not concurrency or concurrency.get("queue") == "max" and not concurrency.get("cancel-in-progress")
+    assert "contents" in document["permissions"]
+    for name, job in document["jobs"].items():
+        may = job.get("permissions", document["permissions"])
+        builds = any(word in step.get("run", "") for step in job["steps"] for word in ("cmake", "scripts/", "eval", "moetune"))
+        assert not builds or may.get("contents") != "write", name
+
+
+def test_the_example_of_a_pack_script_makes_a_pack_or_says_what_is_missing(room):
+    for workflow in ("pack-cpu.yml", "pack-gpu.yml"):
+        assert "scripts/ci/make_pack.sh" in (SOURCE / "scripts/ci" / workflow).read_text()
+    install, = [step for step in steps_of(SOURCE / "scripts/ci/pack-cpu.yml") if step.get("name") == "Install Triton"]
+    assert "pip install" in install["run"]
+    shutil.copy(SOURCE / "scripts/ci/make_pack.sh", room.path / "make_pack.sh")
+    (room.path / "bin").mkdir()
+    (room.path / "bin/moetune").symlink_to(BINARY)
+    done = subprocess.run(["./make_pack.sh"], cwd=room.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
+                          env={**room.env, "PATH": f"{room.path / 'bin'}:{os.environ['PATH']}"}, timeout=250)
+    assert done.returncode == 0 and (room.path / "pack/pack.json").exists() or "triton is not installed" in done.stdout, done.stdout
+
+
 def test_the_action_races_comments_and_passes_the_exit_code_on(planted):
     made_pack(planted, "old"), made_pack(planted, "new", summary="slow:1.1")
     action = yaml.safe_load(GUARD.read_text())
@@ -551,29 +626,78 @@ def test_the_action_races_comments_and_passes_the_exit_code_on(planted):
     inputs = {name: given.get("default", "") for name, given in action["inputs"].items()}
     race = {"CHECK": " ".join([*RACE, "--patience", "0s", "--pack", "new", "--against", "old"]), "THRESHOLD": inputs["threshold"],
             "INCONCLUSIVE": inputs["inconclusive"], "HISTORY": "past.jsonl", **H200}
-    gh = planted.path / "bin/gh"
-    gh.parent.mkdir()
-    gh.write_text("#!/bin/sh\necho \"$@\" >> gh.log\n[ \"$6\" != --edit-last ]\n")  # there is no comment yet
-    gh.chmod(0o755)
-    failed, printed = run_steps(planted, [check, comment], NUMBER=7, **race)
+    comments = fake_gh(planted)
+    failed, printed = run_steps(planted, [check, comment], NUMBER=7, GITHUB_WORKFLOW="guard", GITHUB_JOB="gpu", **race)
     assert failed is None, printed
     assert (planted.path / "output").read_text() == "code=1\n"
     assert "**regressed**" in (planted.path / "check.md").read_text()
-    assert planted.path.joinpath("gh.log").read_text() == "pr comment 7 --body-file check.md --edit-last\npr comment 7 --body-file check.md\n"
+    others = planted.json("comments.json")
+    assert [each["id"] for each in others] == ["C0", "C1", "C2"] and others[0]["body"] == "of another workflow"
+    assert others[2]["body"].startswith("<!-- moetune guard ") and others[2]["body"].endswith((planted.path / "check.md").read_text())
     assert json.loads((planted.path / "past.jsonl").read_text())["commit"] == "c0ffee"
+    # Again: it edits its own comment, not that of another workflow behind it, nor one that somebody else made to look alike.
+    comments.append({**others[2], "id": "C3", "viewerDidAuthor": False}), comments.append({**others[0], "id": "C4"})
+    planted.write("comments.json", [*others, *comments[-2:]])
+    planted.write("check.md", "the second time")
+    for job, edited in (("gpu", 2), ("other", 5)):
+        assert run_steps(planted, [comment], NUMBER=7, GITHUB_WORKFLOW="guard", GITHUB_JOB=job)[0] is None
+        after = planted.json("comments.json")
+        assert [place for place, each in enumerate(after) if each["body"].endswith("the second time")] == sorted({2, edited})
     assert run_steps(planted, [leave], CODE=1)[0] and not run_steps(planted, [leave], CODE=0)[0]
+
+
+def compiled(room, stored, new):
+    return subprocess.run([sys.executable, "-B", str(SOURCE / "scripts/ci/compiled.py"), stored, new], cwd=room.path,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+
+
+def compiled_file(room, name, *results):
+    """Results of moetune compile: each like that of the sample, with changes of its cell, candidate and figures."""
+    document = json.loads((SOURCE / "tests/cli/files/compile.json").read_text())
+    sample, = document["results"]
+    document["results"] = [{**sample, **{part: {**sample[part], **of.get(part, {})} for part in ("cell", "candidate", "compile")}}
+                           for of in results]
+    return room.write(name, document)
 
 
 @pytest.mark.parametrize("stored, code, text", [
     ("none.json", 2, "none.json"), ("stored.json", 0, "0 differ"), ("lost.json", 1, "**gone**"), ("check.json", 2, "its schema is moetune.check/1"),
 ])
 def test_compiled_says_what_differs(room, stored, code, text):
-    document = json.loads((SOURCE / "tests/cli/files/compile.json").read_text())
-    room.write("stored.json", document)
-    result = json.loads(json.dumps(document["results"][0]))
-    result["candidate"]["block_m"] = 512
-    room.write("lost.json", {**document, "results": [*document["results"], result]})
+    compiled_file(room, "stored.json", {})
+    compiled_file(room, "lost.json", {}, {"candidate": {"block_m": 512}})
     room.write("check.json", {"schema": "moetune.check/1"})
-    done = subprocess.run([sys.executable, "-B", str(SOURCE / "scripts/ci/compiled.py"), stored, "stored.json"], cwd=room.path,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    done = compiled(room, stored, "stored.json")
     assert done.returncode == code and text in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("one, other", [
+    ({"dtype": "fp8", "scales": "block"}, {"dtype": "fp8", "scales": "channel"}),
+    ({"dtype": "fp8", "scales": "block", "out_dtype": "bf16"}, {"dtype": "fp8", "scales": "block", "out_dtype": "fp16"}),
+    ({"tokens": 16}, {"tokens": 4096}), ({"top_k": 1}, {"top_k": 2})])
+def test_compiled_keeps_kernels_of_different_cells_apart(room, one, other):
+    """The second's figures hid the first's."""
+    compiled_file(room, "old.json", {"cell": one, "compile": {"registers": 64}}, {"cell": other, "compile": {"registers": 128}})
+    compiled_file(room, "new.json", {"cell": one, "compile": {"registers": 128}}, {"cell": other, "compile": {"registers": 128}})
+    done = compiled(room, "old.json", "new.json")
+    assert done.returncode == 1 and "64 → 128" in done.stdout and "1 of them for the worse" in done.stdout, done.stdout
+
+
+def test_compiled_shows_which_knobs_changed(room):
+    old = [{"cell": {"tokens": tokens}, "candidate": {"stages": 3, "block_m": block}, "compile": {"registers": 100}}
+           for tokens in (16, 64) for block in (64, 128)]
+    new = [{**each, "candidate": {**each["candidate"], "stages": 4}, "compile": {"registers": 120}} for each in old]
+    done = compiled(room, compiled_file(room, "old.json", *old), compiled_file(room, "new.json", *new))
+    rows = done.stdout.splitlines()[2:-2]
+    assert done.returncode == 1 and len(rows) == 2, done.stdout
+    for row, block in zip(rows, (64, 128)):
+        assert re.search(rf"tokens 16 64 \| .*block_m={block} .*stages=4; was stages=3 \| 100 → 120 \|.*more registers", row), row
+    assert "gone" not in done.stdout and "new |" not in done.stdout
+
+
+def test_compiled_prints_no_command_and_mentions_nobody(room):
+    name = "x\n::error::planted|@somebody"
+    compiled_file(room, "old.json", {"candidate": {"note": name}})
+    compiled_file(room, "new.json", {"candidate": {"note": name}, "compile": {"status": name}})
+    printed = compiled(room, "old.json", "new.json").stdout
+    assert not re.search(r"^::|@somebody|[^\\]\|@", printed, re.M) and "planted" in printed, printed
