@@ -13,7 +13,7 @@ formulas over sizes and knobs. `legal`, a function of knobs, leaves combinations
 at a launch, but no size that depends on the tokens is taken for a multiple of 16. `moetune tune` searches, verifies and times them.
 
 Raises Wrong, with a sentence, for what cannot be recorded or compiled, and subprocess.CalledProcessError where the program says no.
-Needs triton and torch; a GPU only to tune.
+A script that catches neither ends with that sentence alone. Needs triton, and torch and a GPU only to tune.
 """
 import builtins
 import functools
@@ -38,6 +38,7 @@ _packer = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_packer)
 Wrong = _packer.Wrong
 
+BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1}  # of an element of a matrix
 TORCH = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}
 TRITON = {"fp8": "fp8e4nv", "int32": "i32", "int64": "i64", "int8": "i8", "uint8": "u8"}
 OPERANDS = {"fwd": "x:x_rows,k w:experts,n,k y:y_rows,n", "dx": "dy:x_rows,n w:experts,n,k dx:y_rows,k",
@@ -46,6 +47,18 @@ RESULTS = {"y", "dx", "dw"}
 FUSIONS = ("permute_x", "permute_y", "by_slot", "topk_weights", "accumulate", "fp32_dw", "silu", "gelu", "gpt_oss", "interleaved", "store_h", "bias")
 VARYING = {"tokens", "slots", "rows", "x_rows", "w_rows", "y_rows"}  # with the cell of a layer
 _tasks = []  # of the processes that compile
+
+
+def _end_with_a_sentence(kind, error, trace, otherwise=sys.excepthook):
+    """Of an error that nobody caught: the program has said its own on standard error."""
+    if issubclass(kind, subprocess.CalledProcessError) and error.cmd[0] == _packer.program():
+        raise SystemExit(error.returncode)
+    if not issubclass(kind, Wrong):
+        return otherwise(kind, error, trace)
+    print(f"moetune: error: {error}", file=sys.stderr)
+
+
+sys.excepthook = _end_with_a_sentence
 
 
 class Size(int):
@@ -108,7 +121,10 @@ class Tensor:
 
     @property
     def dtype(self):
-        import torch
+        try:
+            import torch
+        except ImportError:
+            raise Wrong(f"{self.name}.dtype is one of torch, which is not installed: pip install torch") from None
         return getattr(torch, TORCH.get(self.kind, self.kind))
 
     def __getattr__(self, name):
@@ -249,7 +265,7 @@ def build_of(trace, passed):
             constants[name] = int(value) if isinstance(value, Size) else value
         else:
             if isinstance(value, Tensor):  # a matrix begins at a multiple of 16 bytes where its rows do
-                aligned = value.name not in trace.cell.matrices or value.shape[-1] * value.dtype.itemsize % 16 == 0
+                aligned = value.name not in trace.cell.matrices or value.shape[-1] * BYTES[value.kind] % 16 == 0
             else:
                 aligned = value % 16 == 0 and not VARYING & set(re.findall(r"\w+", formula_of(value)))
             arguments[name] = *passed[name], bool(aligned and not parameter.do_not_specialize and not parameter.do_not_specialize_on_alignment)
@@ -290,12 +306,17 @@ def _built(place):
 def pack(launch, space=None, cells="", folder="pack", legal=None, name=None, jobs=None):
     """Compiles what `launch` launches to a pack in a new folder, for --pack. Returns the name of its variant, which --variant takes."""
     global _tasks
-    import triton
-
+    try:
+        import triton
+    except ImportError:
+        raise Wrong("triton is not installed: pip install triton") from None
     if not _packer.program():
         raise Wrong("there is no moetune here: put it into the PATH, or name it in MOETUNE_BINARY")
     plan = json.loads(subprocess.run([_packer.program(), "tune", *shlex.split(cells), "--variant", "simt", "--dry-run", "--format", "json"],
                                      stdout=subprocess.PIPE, check=True).stdout)
+    if plan["device"]["kind"] != "cuda":
+        raise Wrong(f"a kernel of Triton needs a GPU, and this device is {plan['device']['name']}: without one name a device to compile for and "
+                    "plan alone, with '--device h200' among the cells and options='--dry-run'")
     arch = "sm_{}{}".format(plan["device"]["compute_capability"], "a" * (plan["device"]["compute_capability"] >= 90))
     cells = [Cell(each, plan["device"]["processors"]) for each in plan["cells"]]
     candidates, begin = candidates_of(launch, space, legal, cells[0]), time.monotonic()
