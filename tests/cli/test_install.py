@@ -28,8 +28,8 @@ def test_every_file_has_its_place(installed):
     wanted = {"bin/moetune", "share/bash-completion/completions/moetune", "share/zsh/site-functions/_moetune",
               "share/fish/vendor_completions.d/moetune.fish", "share/man/man1/moetune.1"}
     wanted |= {f"share/doc/moetune/{name}" for name in
-               ("LICENSE", "README.md", "CHANGELOG.md", "configs/README.md", "configs/tuned/README.md", "configs/tuned/chart.svg",
-                "kernels/README.md", "src/README.md", "src/runtime/README.md")}
+               ("LICENSE", "README.md", "CHANGELOG.md", "configs/tuned/chart.svg", *(
+                   str(page.relative_to(SOURCE)) for folder in ("configs", "kernels", "src") for page in (SOURCE / folder).rglob("*.md")))}
     if (BUILD / "libmoetune.so").exists():  # built with the CUDA toolkit
         wanted |= {"lib/libmoetune.so", "include/moetune.h", "lib/cmake/moetune/moetuneConfig.cmake"}
     wanted |= {f"share/moetune/scripts/{name}" for name in

@@ -41,7 +41,7 @@ def python(room, text, code=0):
 
 
 def test_the_ten_lines_of_the_document_are_recorded_compiled_and_planned(room):
-    section = (SOURCE / "scripts/README.md").read_text(encoding="utf-8")
+    section = (SOURCE / "configs/your-kernel.md").read_text(encoding="utf-8")
     text = re.search(r"```python\n(.*?)```", section, re.S).group(1)
     assert len(text.replace("\n\n", "\n").splitlines()) <= 10
     text = text.replace("my_kernels", "grouped").replace("--tokens", "--device h200 --tokens")

@@ -177,7 +177,7 @@ def test_the_batch_script_starts_a_task_with_the_options(room):
 
 
 def test_the_documented_batch_commands_are_what_sbatch_takes():
-    commands = [line for name in ("scripts/slurm", "configs/README.md")
+    commands = [line for name in ("scripts/slurm", "configs/machines.md")
                 for line in (SOURCE / name).read_text(encoding="utf-8").splitlines() if "sbatch --" in line]
     assert len(commands) == 3
     for command in commands:  # sbatch refuses --gpus-per-task where nothing tells the number of tasks
