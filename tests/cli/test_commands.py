@@ -484,9 +484,9 @@ def test_a_table_of_fp8_is_read_back_by_its_format(room):
 
 
 @pytest.mark.parametrize("options, what", [
-    (["--dtype", "bf16", "--scales", "block"], "--scales belongs to --dtype fp8"),
+    (["--dtype", "bf16", "--scales", "block"], "--scales: belongs to dtype fp8"),
     (["--dtype", "fp8", "--scales", "blok"], "block"),
-    (["--dtype", "fp8", "--fast-sums"], "--fast-sums has no meaning for scales of blocks"),
+    (["--dtype", "fp8", "--fast-sums"], "--fast-sums: has no meaning for scales of blocks"),
     (["--dtype", "fp8", "--op", "dx"], "fp8 has no dx"),
     (["--dtype", "fp8", "--out-dtype", "fp32"], "Y of fp8 cannot be fp32")])
 def test_what_fp8_lacks_is_refused_with_a_sentence(room, options, what):
@@ -513,7 +513,7 @@ def test_a_checkpoint_of_fp8_is_planned_in_its_format(room):
 
 def test_options_of_fp8_follow_the_format_of_the_checkpoint(room):
     refused = room.run("tune", *checkpoint(room), "--scales", "block")
-    assert refused.returncode == 2 and "--scales belongs to --dtype fp8" in " ".join(refused.stderr.split())
+    assert refused.returncode == 2 and "--scales: belongs to dtype fp8" in " ".join(refused.stderr.split())
     group = {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}
     channels = checkpoint(room, quantization_config={"config_groups": {"group_0": group}})
     fast = room.run("tune", *channels, "--fast-sums")

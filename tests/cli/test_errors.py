@@ -18,7 +18,7 @@ def tune(room, *arguments):
 
 @pytest.mark.parametrize("arguments, words", [
     ([], "no layer is given"),
-    (["--experts", "4"], "--top-k is missing"),
+    (["--experts", "4"], "--top-k: the size is missing"),
     (["--experts", "4", "--top-k", "5", "--n", "64", "--k", "64"], "top_k 5 is more than the 4 experts"),
     (LAYER + ["--tokens", "0"], "--tokens: 0 is outside 1 to"),
     (LAYER + ["--tokens", "200000000"], "rows"),
@@ -27,7 +27,7 @@ def tune(room, *arguments):
     (LAYER + ["--routing", "zipf:-1"], "outside 0 to"),
     (LAYER + ["--routing", "uniform,"], "--routing: the list 'uniform,' has an empty word"),
     (LAYER + ["--tokens", ""], "--tokens: the value is empty"),
-    (LAYER + ["--tokens", "8,"], "--tokens: the list '8,' has an empty value"),
+    (LAYER + ["--tokens", "8,"], "--tokens: the list '8,' has an empty word"),
     (LAYER + ["--variant", ","], "--variant: the list ',' has an empty word"),
     (LAYER + ["--set", "stagse=3"], "unknown knob 'stagse'\nhint: did you mean 'stages'?"),
     (LAYER + ["--variant", "cpu", "--set", "stages=3"],

@@ -237,15 +237,14 @@ void pick_peers(Peers& peers, const CheckOptions& options) {
   TunedTable cells;
   for (const auto& [id, cell] : peers.cells) cells.entries.emplace_back().cell = cell;
   CellOptions picked = options.cells;
-  picked.filter.clear();
+  picked.filter = {};
   pick_entries(cells, options.against, picked);
   std::erase_if(peers.cells, [&](const auto& item) { return !find_entry(cells, item.second); });
-  const Filter filter(options.cells.filter);
+  const Filter& filter = options.cells.filter;
   for (auto& [id, times] : peers.times)
     std::erase_if(times, [&, &cell = id](const PeerTime& one) { return !filter.takes(cell + " " + one.peer); });
   if (std::ranges::all_of(peers.cells, [&](const auto& item) { return peers.of(item.first).empty(); }))
-    throw request_error(
-        fmt::format("--filter {}: no cell and peer of {} hold it", options.cells.filter, options.against));
+    throw request_error(fmt::format("--filter {}: no cell and peer of {} hold it", filter.pattern(), options.against));
 }
 
 // --peers: no device is opened here, the times are another program's.
@@ -297,7 +296,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
     table.device.kind = DeviceKind::cuda;  // that packs run on
     if (!options.regime.empty()) table.regime = parse_regime(options.regime);
     CellOptions cells = options.cells;
-    cells.filter.clear();  // kernels may hold it where ids do not
+    cells.filter = {};  // kernels may hold it where ids do not
     for (const Cell& cell : make_cells(cells)) table.entries.emplace_back().cell = cell;
   } else {
     table = read_table(options.table, catalog);

@@ -176,7 +176,7 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   const std::vector<std::string> targets = arch_names(options.archs, {"sm_90a"});
   if (format == OutputFormat::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
-  for (const std::string& text : model_notes(options.cells)) note(invocation.terminal, text);
+  for (const std::string& text : model_notes(options.cells.request)) note(invocation.terminal, text);
   if (!options.show_unit) require_compilable(options, cells, targets);
   const Catalog catalog(options.packs);
   std::vector<ListedKernel> all;

@@ -15,8 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ExportOptions {
-  std::string table, format, output, journal, tp, triton;
-  std::vector<std::string> archs, routings, bases;
+  std::string table, format, output, journal, triton;
+  CellOptions cells;  // their tp and routings
+  std::vector<std::string> archs, bases;
   bool no_cache = false, unproven = false;
 };
 
@@ -66,11 +67,10 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
 
 // The winners of those routings, in layers that so many ranks share; choices are made from all routings.
 TunedTable picked(TunedTable table, const ExportOptions& options, const Terminal& terminal) {
-  if (options.routings.empty() && options.tp.empty()) return table;
-  CellOptions wanted;
-  wanted.routings = options.routings, wanted.tp = options.tp;
-  pick_entries(table, options.table, wanted);
-  if (!options.routings.empty() && !table.choices.empty()) {
+  const CellRequest& wanted = options.cells.request;
+  if (wanted == CellRequest{}) return table;
+  pick_entries(table, options.table, options.cells);
+  if (!wanted.routings.empty() && !table.choices.empty()) {
     note(terminal, "the robust choices are left out: they are made from all routings");
     table.choices.clear();
   }
@@ -180,8 +180,8 @@ void declare_export(OptionSet& set, ExportOptions& options) {
   set.flag("--unproven", options.unproven,
            "For vllm and sglang: winners too whose gain over the program's own rows was not measured");
   set.value("--triton", options.triton, "VERSION", "For sglang: put the files into configs/triton_X_Y_Z");
-  set.value("--tp", options.tp, "LIST", "Only winners of layers that so many ranks share");
-  set.list("--routing", options.routings, "LIST", "Only winners of these routings, such as zipf:1.0", routing_words);
+  declare(set, options.cells, "tp", "Only winners of layers that so many ranks share");
+  declare(set, options.cells, "routing", "Only winners of these routings, such as zipf:1.0");
   set.list("--arch", options.archs, "LIST", "Kernels for these architectures too, such as sm_80");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
 }

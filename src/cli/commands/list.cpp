@@ -81,8 +81,7 @@ Json list_spaces(const Catalog& catalog) {
 
 Json list_suites(const Catalog&) {
   return json_list(embedded_names(kSuites), [](const std::string& name) -> Json {
-    CellOptions options;
-    options.suite = name;
+    const CellOptions options{.suite = name, .parts = read_suite(name)};
     return {{"name", name}, {"cells", make_cells(options).size()}, {"description", suite_description(name)}};
   });
 }

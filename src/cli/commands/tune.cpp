@@ -52,7 +52,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
     throw request_error(
         "--warm-start is for the strategy auto: " + request.strategy + " does not begin with winners of other cells",
         "leave out --warm-start or --strategy");
-  request.seed = seed_of(options.cells);
+  request.seed = options.cells.request.seed.value_or(0);
   request.regime = parse_regime(options.regime);
   request.tool = tool_json(invocation.argv);
   request.tool["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(std::time(nullptr)));
@@ -332,7 +332,7 @@ Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
 
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
   parse_format(options.format, options.dry_run || !options.served.program.empty() ? kFormatsButCsv : kFormats);
-  for (const std::string& text : model_notes(options.cells)) note(invocation.terminal, text);
+  for (const std::string& text : model_notes(options.cells.request)) note(invocation.terminal, text);
   std::optional<ServedRun> served;
   if (!options.served.program.empty()) {
     served = plan_for(options, invocation);

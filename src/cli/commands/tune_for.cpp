@@ -17,11 +17,12 @@ constexpr double kKernelSeconds = 0.6, kCellSeconds = 1, kChoiceSeconds = 0.6;  
 constexpr double kTuningShare = 0.6;                                            // of a time budget
 
 // The cells' options as the server runs a layer: both projections by slot, its own token counts, even and uneven rows.
-void fill_cells(CellOptions& cells, Server server, const ServedOptions& served) {
-  cells.projections = {"up", "down"};
+void fill_cells(CellOptions& options, Server server, const ServedOptions& served) {
+  CellRequest& cells = options.request;
+  cells.projections = {Projection::up, Projection::down};
   cells.fusion.permute_x = cells.fusion.by_slot = cells.fusion.topk_weights = true;
-  CellOptions probe = cells;
-  probe.tokens = {"1"}, probe.routings = {"uniform"};
+  CellOptions probe = options;
+  probe.request.tokens = {1}, probe.request.routings = {parse_routing("uniform")};
   const std::vector<Cell> one = make_cells(probe);
   const Layer& first = one[0].shape.layer;
   for (const Cell& cell : one) {
@@ -39,19 +40,18 @@ void fill_cells(CellOptions& cells, Server server, const ServedOptions& served) 
     std::erase_if(counts, [&](int64_t count) {
       return count < most && runs_other_kernel(server, count, first.local_experts(), serving_format(first));
     });
-    cells.tokens = {fmt::format("{}", fmt::join(counts, ","))};
+    cells.tokens = std::move(counts);
   }
-  if (cells.routings.empty()) cells.routings = {"uniform,zipf:1"};
+  if (cells.routings.empty()) cells.routings = {parse_routing("uniform"), parse_routing("zipf:1")};
   if (served.shared_experts.empty()) return;
   if (server != Server::sglang) throw request_error("--shared-experts is for --for sglang, which fuses them");
   const int64_t shared = parse_integer(served.shared_experts, "--shared-experts", 1, kMaxExperts);
   if (std::ranges::any_of(one, [&](const Cell& cell) { return cell.shape.layer.experts != first.experts; }) ||
       first.ep > 1)
     throw request_error("--shared-experts is for one model without --ep");
-  cells.experts = std::to_string(first.experts + shared), cells.top_k = std::to_string(first.top_k + shared);
-  std::vector<std::string> routings = list_words(cells.routings, "--routing");
-  for (std::string& word : routings) word = fmt::format("shared:{}:{}", shared, word);
-  cells.routings = std::move(routings);
+  cells.experts = first.experts + shared, cells.top_k = first.top_k + shared;
+  for (RoutingSpec& routing : cells.routings)
+    routing = parse_routing(fmt::format("shared:{}:{}", shared, text(routing)));
 }
 
 // "3_6_0" of "configs/triton_3_6_0" as numbers.

@@ -225,8 +225,8 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
   const Catalog catalog(options.device.packs);
   parse_format(options.format, kFormatsButCsv);
-  const Filter filter(options.cells.filter);
-  if (options.contenders.table.empty()) options.cells.filter.clear();  // candidates may hold it where ids do not
+  const Filter filter = options.cells.filter;
+  if (options.contenders.table.empty()) options.cells.filter = {};  // candidates may hold it where ids do not
   TunedTable tuned;
   std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal, &tuned);
   const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);

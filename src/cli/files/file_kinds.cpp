@@ -25,9 +25,7 @@ namespace {
 
 // The options of each part must make cells.
 void read_suite_document(const JsonAt& json, const Catalog&) {
-  const std::vector<SuitePart> parts = suite_from_json(json);
-  for (size_t i = 0; i < parts.size(); ++i)
-    with_place(json["cells"][i], [&](const JsonAt&) { return make_cells(parts[i].options); });
+  for (const SuitePart& part : suite_from_json(json)) make_cells(part);
 }
 
 // Loads may be of layers with unlike numbers of experts: a sweep takes those that fit its own.

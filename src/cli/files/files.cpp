@@ -102,9 +102,8 @@ void require_distinct(const Files& files) {
   }
 }
 
-void add_models(Files& files, const CellOptions& options) {
-  for (const std::string& list : options.models)
-    for (const std::string& name : split(list, ',')) add_input(files, "--model", model_file(name).string());
+void add_models(Files& files, const CellRequest& request) {
+  for (const std::string& name : request.models) add_input(files, "--model", model_file(name).string());
 }
 
 // Why the journal is of another run than the table; empty where it is of the same.
@@ -147,11 +146,9 @@ void add_output(Files& files, const std::string& option, const std::string& path
 }
 
 void add_inputs(Files& files, const CellOptions& options, const std::vector<Cell>& cells) {
-  add_models(files, options);
-  if (!options.suite.empty()) {
-    add_input(files, "--suite", suite_file(options.suite).string());
-    for (const SuitePart& part : read_suite(options.suite)) add_models(files, part.options);
-  }
+  add_models(files, options.request);
+  if (!options.suite.empty()) add_input(files, "--suite", suite_file(options.suite).string());
+  for (const SuitePart& part : options.parts) add_models(files, part.request);
   for (const Cell& cell : cells) {
     if (cell.routing.name != "trace") continue;
     const fs::path file = trace_file(cell.routing);

@@ -64,8 +64,9 @@ Workers open_on(WorkerOptions worker, const Sharing& sharing) {
 }  // namespace
 
 std::vector<std::string> arch_names(const std::vector<std::string>& given, const std::vector<std::string>& otherwise) {
+  if (given.empty()) return otherwise;
   std::vector<std::string> names;
-  for (const std::string& word : list_words(given, "--arch", otherwise)) add_once(names, arch(device_of_arch(word)));
+  for (const std::string& word : list_words(given, "--arch")) add_once(names, arch(device_of_arch(word)));
   return names;
 }
 

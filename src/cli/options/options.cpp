@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <deque>
 
 #include "base/embedded.h"
 #include "base/text/units.h"
@@ -13,12 +14,16 @@
 
 namespace moetune {
 
-struct CommandLine::Apps {
+// The parsers, and what CLI11 has no place for: what options complete to, and what reads their values.
+struct Apps {
   CLI::App main;
   std::vector<CLI::App*> commands;
   std::string color = "auto";
   bool version = false;
   std::map<const CLI::Option*, WordSource> words;
+  std::map<const CLI::Option*, Reader> readers;
+  std::deque<std::string> values;  // of options with a reader
+  std::deque<std::vector<std::string>> lists;
 };
 
 namespace {
@@ -99,6 +104,8 @@ std::vector<std::string> arguments_of(const std::vector<std::string>& argv) {
   return words;
 }
 
+std::string long_name(const CLI::Option& option) { return "--" + option.get_lnames().at(0); }
+
 // An empty value is a common mistake of scripts: a variable that is not set.
 Given given_options(const CLI::App& app) {
   Given given{.command = app.get_name()};
@@ -106,9 +113,19 @@ Given given_options(const CLI::App& app) {
     for (const std::string& value : option->results()) {
       if (value.empty()) throw request_error(fmt::format("{}: the value is empty", option->get_name()), see_help(app));
       const bool off = option->get_expected_max() == 0 && value == "false";
-      if (!option->get_positional() && !off) given.options.try_emplace("--" + option->get_lnames().at(0), value);
+      if (!option->get_positional() && !off) given.options.try_emplace(long_name(*option), value);
     }
   return given;
+}
+
+void read_values(const CLI::App& app, const std::map<const CLI::Option*, Reader>& readers) {
+  for (const CLI::Option* option : app.get_options()) {
+    const auto read = readers.find(option);
+    if (read == readers.end()) continue;
+    const bool list = option->get_expected_max() > 1;
+    for (const std::string& word : list ? list_words(option->results(), long_name(*option)) : option->results())
+      read->second(word, long_name(*option));
+  }
 }
 
 // The error for what an app did not understand.
@@ -174,19 +191,49 @@ void OptionSet::flag(const std::string& names, bool& value, const std::string& h
 void OptionSet::value(const std::string& names, std::string& value, const std::string& placeholder,
                       const std::string& help, WordSource words) {
   const std::string full = value.empty() ? help : fmt::format("{} [{}]", help, value);
-  words_[app_.add_option(names, value, full)->type_name(placeholder)->group(group_)] = std::move(words);
+  apps_.words[app_.add_option(names, value, full)->type_name(placeholder)->group(group_)] = std::move(words);
+}
+
+void OptionSet::value(const std::string& names, Reader read, const std::string& placeholder, const std::string& help,
+                      WordSource words) {
+  value(names, apps_.values.emplace_back(), placeholder, help, std::move(words));
+  apps_.readers[app_.get_options().back()] = std::move(read);
+}
+
+void OptionSet::number(const std::string& names, std::optional<int64_t>& value, int64_t low, int64_t high,
+                       const std::string& help) {
+  this->value(
+      names,
+      [&value, low, high](const std::string& word, const std::string& option) {
+        value = parse_integer(word, option, low, high);
+      },
+      "N", help);
+}
+
+void OptionSet::duration(const std::string& names, std::optional<double>& value, const std::string& help,
+                         bool may_be_zero) {
+  this->value(
+      names,
+      [&value, may_be_zero](const std::string& word, const std::string&) { value = parse_duration(word, may_be_zero); },
+      "TIME", help);
 }
 
 void OptionSet::list(const std::string& names, std::vector<std::string>& values, const std::string& placeholder,
                      const std::string& help, WordSource words) {
   // One value each time: "--model a TABLE" must not swallow the argument behind it.
-  words_[app_.add_option(names, values, help)->type_name(placeholder)->group(group_)->allow_extra_args(false)] =
+  apps_.words[app_.add_option(names, values, help)->type_name(placeholder)->group(group_)->allow_extra_args(false)] =
       std::move(words);
+}
+
+void OptionSet::list(const std::string& names, Reader read, const std::string& placeholder, const std::string& help,
+                     WordSource words) {
+  list(names, apps_.lists.emplace_back(), placeholder, help, std::move(words));
+  apps_.readers[app_.get_options().back()] = std::move(read);
 }
 
 void OptionSet::argument(const std::string& name, std::string& value, const std::string& help, WordSource words,
                          bool required) {
-  words_[app_.add_option(name, value, help)->type_name("")->required(required)] = std::move(words);
+  apps_.words[app_.add_option(name, value, help)->type_name("")->required(required)] = std::move(words);
 }
 
 void OptionSet::arguments(const std::string& name, std::vector<std::string>& values, const std::string& help) {
@@ -197,16 +244,15 @@ WordSource one_of(std::vector<std::string> words) {
   return [words = std::move(words)] { return words; };
 }
 
-std::vector<std::string> list_words(const std::vector<std::string>& given, std::string_view option,
-                                    const std::vector<std::string>& otherwise) {
-  if (given.empty()) return otherwise;
+std::vector<std::string> list_words(const std::vector<std::string>& given, std::string_view option) {
   std::vector<std::string> result;
   for (const std::string& list : given)
     for (const std::string& word : split(list, ',')) {
-      if (word.empty()) throw request_error(fmt::format("{}: the list '{}' has an empty word", option, list));
+      if (word.empty())
+        throw request_error(fmt::format("{}: the list '{}' has an empty word", option, list),
+                            "write a list as one word, such as 1,16, or in quotes: '1, 16'");
       result.push_back(word);
     }
-  if (result.empty()) throw request_error(fmt::format("{}: the list is empty", option));
   return result;
 }
 
@@ -223,7 +269,7 @@ CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(comma
 
 CommandLine::~CommandLine() = default;
 
-OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_->commands.at(index), apps_->words); }
+OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_, *apps_->commands.at(index)); }
 
 // It comes last in the help of each command.
 void CommandLine::declare_what_all_have() {
@@ -294,7 +340,9 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   for (const CLI::App* app : std::initializer_list<const CLI::App*>{&main, &chosen()})
     if (const auto extras = app->remaining(); !extras.empty()) throw left_over(*app, extras);
   if (command() == commands_.end()) return {.text = page_text(main_help(commands_), width)};
-  return {.command = &*command(), .given = given_options(chosen()), .color = apps_->color};
+  const Given given = given_options(chosen());
+  read_values(chosen(), apps_->readers);
+  return {.command = &*command(), .given = given, .color = apps_->color};
 }
 
 }  // namespace moetune

@@ -1,9 +1,10 @@
-// Declares options and parses a command line. CLI11 is behind this, in options.cpp alone: it is slow to compile.
-// Values stay text here; each command parses its own strictly, so that errors read the same everywhere.
+// Declares options and parses a command line. CLI11 is behind this, in options.cpp alone: it is slow to compile. Our
+// own functions read the values, strictly, so that errors read the same everywhere.
 #pragma once
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,37 +26,51 @@ using WordSource = std::function<std::vector<std::string>()>;
 /// A fixed list of them.
 WordSource one_of(std::vector<std::string> words);
 
+/// Reads a word of a command line; `option` is "--tokens".
+using Reader = std::function<void(const std::string& word, const std::string& option)>;
+
+struct Apps;
+
 /// The options of one subcommand while it declares them. The variables must outlive the parsing.
 class OptionSet {
  public:
-  OptionSet(CLI::App& app, std::map<const CLI::Option*, WordSource>& words) : app_(app), words_(words) {}
+  OptionSet(Apps& apps, CLI::App& app) : apps_(apps), app_(app) {}
 
   /// Heading in --help of the options that follow.
   void group(const std::string& title) { group_ = title; }
   void flag(const std::string& names, bool& value, const std::string& help);
   // `words` are what shells complete a value to; files too where the placeholder has FILE, DIR, PATH or TABLE.
-  // Arguments without words are files.
+  // Arguments without words are files. Readers run when the whole command line was understood.
 
-  /// At most once on a command line; what `value` holds before is its default, which --help tells.
+  /// At most once on a command line; what `value` holds before is its default, which --help prints.
   void value(const std::string& names, std::string& value, const std::string& placeholder, const std::string& help,
              WordSource words = {});
+  void value(const std::string& names, Reader read, const std::string& placeholder, const std::string& help,
+             WordSource words = {});
+  void number(const std::string& names, std::optional<int64_t>& value, int64_t low, int64_t high,
+              const std::string& help);
+  /// In seconds.
+  void duration(const std::string& names, std::optional<double>& value, const std::string& help,
+                bool may_be_zero = false);
   /// As often as wanted, one value each time.
   void list(const std::string& names, std::vector<std::string>& values, const std::string& placeholder,
             const std::string& help, WordSource words = {});
+  /// Likewise; each value is cut at commas, and each of its words is read.
+  void list(const std::string& names, Reader read, const std::string& placeholder, const std::string& help,
+            WordSource words = {});
   void argument(const std::string& name, std::string& value, const std::string& help, WordSource words = {},
                 bool required = true);
   void arguments(const std::string& name, std::vector<std::string>& values, const std::string& help);
 
  private:
+  Apps& apps_;
   CLI::App& app_;
-  std::map<const CLI::Option*, WordSource>& words_;
   std::string group_ = "Options";
 };
 
-/// The words of all occurrences of a list option, cut at commas; `otherwise` where there was none. Exit::request for an
-/// empty word.
-std::vector<std::string> list_words(const std::vector<std::string>& given, std::string_view option,
-                                    const std::vector<std::string>& otherwise = {});
+/// The words of all occurrences of a list, cut at commas, without blanks around them. Exit::request for an empty word;
+/// `option` is what its error calls the list.
+std::vector<std::string> list_words(const std::vector<std::string>& given, std::string_view option);
 
 /// The options of a command line by their long names, each with its first value.
 struct Given {
@@ -75,11 +90,11 @@ struct Request {
   std::string color = "auto";  // --color
 };
 
-/// An option or argument as --help and completions tell it.
+/// An option or argument as --help and completions print it.
 struct DeclaredOption {
   std::vector<std::string> names;       // "-o", "--output"; empty for an argument
   std::string placeholder, help;        // placeholder: "FILE"; empty for a flag
-  bool repeated = false;                // is several arguments, or an option whose values commas may join
+  bool repeated = false;                // is several arguments, or an option whose values may be lists with commas
   bool files = false;                   // takes names of files
   std::vector<std::string> words = {};  // takes these
 };
@@ -96,7 +111,7 @@ class CommandLine {
 
   /// The options of commands[index], to declare into.
   OptionSet options(size_t index);
-  /// argv[0] is the program. Exit::request errors tell the nearest option or command.
+  /// argv[0] is the program. Exit::request errors name the nearest option or command.
   Request parse(const std::vector<std::string>& argv);
   /// Every command but the hidden ones; the first has no name: it is the program alone.
   std::vector<DeclaredCommand> declared();
@@ -104,7 +119,6 @@ class CommandLine {
   std::string manual();
 
  private:
-  struct Apps;
   void declare_what_all_have();
   const std::vector<Command>& commands_;
   std::unique_ptr<Apps> apps_;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -61,46 +60,31 @@ bool holds(const Criterion& criterion, const Cell& cell) {
                              [&](const std::string& word) { return criterion.wanted.contains(word); });
 }
 
-// A word as cells have it. A model's may be a name that the table has, or one that stands for a model: for its kinds
-// of layers, if these differ.
-Words cell_words(std::string_view option, const std::string& word, const TunedTable& table) {
-  if (option == "projection" && word == "ffn") return {"up", "down"};
-  if (option == "projection") return {std::string(name(parse_projection(word)))};
-  if (option == "op") return {std::string(name(parse_op(word)))};
-  if (option == "dtype") return {std::string(find_format(word).dtype)};
-  if (option == "out_dtype") return {std::string(name(parse_dtype(word)))};
-  if (option == "scales") return {std::string(name(parse_scales(word)))};
-  if (option == "routing") return {text(parse_routing(word))};
-  const auto has = [&](const Entry& entry) { return entry.cell.shape.layer.model == word; };
-  return std::ranges::any_of(table.entries, has) ? Words{word} : mapped(find_models(word), &Model::name);
+// What an option asks for, as cells have it. A model's word may be a name that the table has, or one that stands for a
+// model: for its kinds of layers, if these differ.
+std::set<std::string> wanted_of(const CellOption& option, const Words& asked, const TunedTable& table) {
+  if (option.name != "model") return {asked.begin(), asked.end()};
+  std::set<std::string> names;
+  for (const std::string& word : asked)
+    if (contains(table.entries, word, [](const Entry& entry) { return entry.cell.shape.layer.model; }))
+      names.insert(word);
+    else
+      for (const Model& model : find_models(word)) names.insert(model.name);
+  return names;
 }
 
 std::vector<Criterion> criteria_of(const TunedTable& table, const CellOptions& options) {
   std::vector<Criterion> criteria;
   if (!options.suite.empty()) {
-    CellOptions suite;
-    suite.suite = options.suite, suite.seed = options.seed;
-    const std::vector<std::string> ids = mapped(make_cells(suite), id);
+    const CellOptions all{.request = {.seed = options.request.seed}, .suite = options.suite, .parts = options.parts};
+    const Words ids = mapped(make_cells(all), id);
     criteria.push_back({"suite", "--suite " + options.suite, {ids.begin(), ids.end()}});
   }
   for (const CellOption& one : cell_options()) {
-    Criterion criterion{one.name, typed_name(one), {}};
-    if ((one.flag && options.fusion.*one.flag) || (one.on && options.*one.on)) criterion.wanted = {"true"};
-    Words given = one.list ? options.*one.list : Words();
-    if (one.value && !(options.*one.value).empty()) given = {options.*one.value};
-    const bool named = one.list && &(options.*one.list) != &options.tokens;
-    if (named) given = list_words(given, typed_name(one));
-    const std::string all = fmt::format("{}", fmt::join(given, ","));
-    if (!given.empty()) criterion.given += " " + all;
-    if (named)
-      for (const std::string& word : given)
-        for (std::string& cell : cell_words(one.name, word, table)) criterion.wanted.insert(std::move(cell));
-    else if (one.words)
-      criterion.wanted.insert(given.begin(), given.end());
-    else if (!given.empty())
-      for (const int64_t value : parse_integers(all, typed_name(one), 0, std::numeric_limits<int64_t>::max()))
-        criterion.wanted.insert(std::to_string(value));
-    if (!criterion.wanted.empty()) criteria.push_back(std::move(criterion));
+    const Words asked = one.asked(options.request);
+    if (asked.empty()) continue;
+    const std::string values = one.flag ? "" : fmt::format(" {}", fmt::join(asked, ","));
+    criteria.push_back({one.name, typed_name(one) + values, wanted_of(one, asked, table)});
   }
   return criteria;
 }
@@ -142,13 +126,13 @@ std::vector<std::string> cell_arguments(const Cell& cell) {
   static const std::map<std::string_view, std::string> usual = {
       {"projection", "up"}, {"op", "fwd"}, {"out_dtype", "bf16"}, {"zero_experts", "0"},
       {"gated", ""},        {"tp", "1"},   {"ep", "1"},           {"seed", "0"}};
-  std::set<std::string_view> untold = {"model", "hidden", "intermediate"};  // the other sizes tell these
-  if (!is_quantised(cell.shape.layer.format)) untold.insert({"scales", "out_dtype"});
+  std::set<std::string_view> implied = {"model", "hidden", "intermediate"};  // by the other sizes
+  if (!is_quantised(cell.shape.layer.format)) implied.insert({"scales", "out_dtype"});
   Words arguments;
   for (const CellOption& one : cell_options()) {
-    if (untold.contains(one.name)) continue;
+    if (implied.contains(one.name)) continue;
     const Words words = words_of(cell, one.name);
-    if (one.flag || one.on) {
+    if (one.flag) {
       if (words.back() == "true") arguments.push_back(typed_name(one));
     } else if (const auto known = usual.find(one.name); known == usual.end() || known->second != words.front()) {
       arguments.insert(arguments.end(), {typed_name(one), words.front()});
@@ -165,12 +149,12 @@ void pick_entries(TunedTable& table, const std::string& file, const CellOptions&
     if (std::ranges::all_of(criteria, [&](const Criterion& criterion) { return holds(criterion, entry.cell); }))
       picked.push_back(entry);
   if (picked.empty()) throw nothing_left(table, file, criteria);
-  const Filter filter(options.filter);
   std::erase_if(picked, [&](const Entry& entry) {
-    return !filter.takes(fmt::format("{} {}", id(entry.cell), entry.candidate.variant ? text(entry.candidate) : ""));
+    return !options.filter.takes(
+        fmt::format("{} {}", id(entry.cell), entry.candidate.variant ? text(entry.candidate) : ""));
   });
   if (picked.empty())
-    throw Error(Exit::no, fmt::format("{}: no cell and its winner hold '{}'", file, options.filter),
+    throw Error(Exit::no, fmt::format("{}: no cell and its winner hold '{}'", file, options.filter.pattern()),
                 fmt::format("see its cells with: moetune export {}", shell_quoted(file)));
   if (options.suite.empty() && asks_layers(options)) pick_layers(picked, file);
   table.entries = std::move(picked);

@@ -1,11 +1,10 @@
 // Reading suites.
-#include "cli/options/cells.h"
-
 #include <fmt/format.h>
 
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/system/file.h"
+#include "cli/options/cells.h"
 
 namespace moetune {
 namespace {
@@ -17,26 +16,33 @@ std::string typed(const JsonAt& json) {
   return json.value().is_number_integer() ? fmt::format("{}", json.integer()) : json.string();
 }
 
-// The schema refuses unknown keys.
-void read_key(const std::string& key, const JsonAt& value, CellOptions& options) {
-  for (const CellOption& one : cell_options()) {
-    if (key != one.name) continue;
-    if (one.list) (options.*one.list).push_back(typed(value));
-    if (one.value) options.*one.value = typed(value);
-    if (one.flag) options.fusion.*one.flag = value.boolean();
-    if (one.on) options.*one.on = value.boolean();
-  }
+void read_key(const CellOption& option, const JsonAt& json, CellRequest& request) {
+  if (option.flag) return void(option.flag(request) = json.boolean());
+  for (const std::string& word : option.list ? list_words({typed(json)}, json.where()) : std::vector{typed(json)})
+    option.read(request, word, json.where());
 }
 
 }  // namespace
 
 std::vector<SuitePart> suite_from_json(const JsonAt& json) {
-  require_schema(json, "suite");
+  require_schema(json, "suite");  // refuses unknown keys
   return list_at(json["cells"], [](const JsonAt& at) {
     SuitePart part{.where = at.where()};
-    for (const auto& item : at.value().items()) read_key(item.key(), at[item.key()], part.options);
+    for (const CellOption& option : cell_options())
+      if (at.has(option.name))
+        with_place(at[option.name], [&](const JsonAt& value) { read_key(option, value, part.request); });
     return part;
   });
+}
+
+std::vector<Cell> make_cells(const SuitePart& part) {
+  try {
+    return make_cells(part.request);
+  } catch (const CellRequestError& error) {
+    throw Error(error.exit(), fmt::format("{}.{}: {}", part.where, error.field(), error.what()), error.hint());
+  } catch (const Error& error) {
+    throw Error(error.exit(), fmt::format("{}: {}", part.where, error.what()), error.hint());
+  }
 }
 
 std::string suite_description(const std::string& name) {

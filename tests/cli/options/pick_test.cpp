@@ -1,9 +1,10 @@
 // Options of cells as filters of a table.
 #include "cli/options/contenders.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "cli/typed_cells.h"
 
 namespace moetune {
 namespace {
@@ -34,89 +35,71 @@ TunedTable table() {
   return table;
 }
 
+using Numbers = std::vector<size_t>;
+using Words = std::vector<std::string>;
+
 // The numbers of the cells that are left.
-std::vector<size_t> picked(const CellOptions& options) {
+Numbers picked(const Words& words) {
   const TunedTable whole = table();
   TunedTable some = whole;
-  pick_entries(some, "t.json", options);
-  std::vector<size_t> numbers;
+  pick_entries(some, "t.json", typed(words));
+  Numbers numbers;
   for (const Entry& entry : some.entries)
     for (size_t i = 0; i < whole.entries.size(); ++i)
       if (whole.entries[i].cell == entry.cell) numbers.push_back(i);
   return numbers;
 }
 
-using Numbers = std::vector<size_t>;
-
-TEST(Pick, NoOptionPicksAll) { EXPECT_EQ(picked({}), (Numbers{0, 1, 2, 3})); }
-
-TEST(Pick, ListsPickAnyOfTheirWords) {
-  EXPECT_EQ(picked({.tokens = {"8"}}), (Numbers{0, 1}));
-  EXPECT_EQ(picked({.tokens = {"1-16*2", "64"}}), (Numbers{0, 1, 2, 3}));
-  EXPECT_EQ(picked({.projections = {"down"}}), (Numbers{1}));
-  EXPECT_EQ(picked({.routings = {"zipf:1.0,single"}}), (Numbers{2}));
-  EXPECT_EQ(picked({.ops = {"dx"}}), (Numbers{3}));
-  EXPECT_EQ(picked({.dtypes = {"bf16"}}), (Numbers{0, 1, 2}));
+TEST(Pick, OptionsPickCells) {
+  const std::vector<std::pair<Words, Numbers>> cases = {
+      {{}, {0, 1, 2, 3}},
+      {{"--tokens", "8"}, {0, 1}},
+      {{"--tokens", "1-16*2", "--tokens", "64"}, {0, 1, 2, 3}},
+      {{"--projection", "down"}, {1}},
+      {{"--routing", "zipf:1.0,single"}, {2}},
+      {{"--op", "dx"}, {3}},
+      {{"--dtype", "bf16"}, {0, 1, 2}},
+      {{"--projection", "up", "--tokens", "8,16"}, {0, 2}},  // both hold
+      // By the table's name or an alias.
+      {{"--model", "Qwen3-30B-A3B"}, {0, 1, 2}},
+      {{"--model", "my layer"}, {3}},
+      // A recording without a layer stands for all.
+      {{"--routing", "trace:loads.json"}, {3}},
+      {{"--routing", "trace:loads.json#3"}, {3}},
+      // Sizes are those of the options: of the last cell, tp has taken half.
+      {{"--n", "256"}, {0, 2, 3}},
+      {{"--k", "128"}, {1}},
+      {{"--hidden", "64"}, {0, 1, 2, 3}},
+      {{"--intermediate", "128"}, {0, 1, 2, 3}},
+      {{"--intermediate", "256"}, {0, 2, 3}},
+      {{"--tp", "2"}, {3}},
+      {{"--ep", "1,2"}, {0, 1, 2}},
+      {{"--experts", "8", "--top-k", "2"}, {0, 1, 2, 3}},
+      {{"--seed", "5"}, {3}},
+      {{"--seed", "0"}, {0, 1, 2}},
+      {{"--permute-x"}, {3}}};
+  for (const auto& [words, numbers] : cases) EXPECT_EQ(picked(words), numbers) << fmt::format("{}", words);
 }
 
-TEST(Pick, OptionsHoldTogether) { EXPECT_EQ(picked({.projections = {"up"}, .tokens = {"8,16"}}), (Numbers{0, 2})); }
-
-TEST(Pick, ModelsByTheTablesNameOrAnAlias) {
-  EXPECT_EQ(picked({.models = {"Qwen3-30B-A3B"}}), (Numbers{0, 1, 2}));
-  EXPECT_EQ(picked({.models = {"my layer"}}), (Numbers{3}));
-}
-
-TEST(Pick, ARecordingWithoutALayerStandsForAll) {
-  EXPECT_EQ(picked({.routings = {"trace:loads.json"}}), (Numbers{3}));
-  EXPECT_EQ(picked({.routings = {"trace:loads.json#3"}}), (Numbers{3}));
-}
-
-TEST(Pick, SizesAreThoseOfTheOptions) {
-  EXPECT_EQ(picked({.n = "256"}), (Numbers{0, 2, 3}));  // of the last, tp has taken half
-  EXPECT_EQ(picked({.k = "128"}), (Numbers{1}));
-  EXPECT_EQ(picked({.hidden = "64"}), (Numbers{0, 1, 2, 3}));
-  EXPECT_EQ(picked({.intermediate = "128"}), (Numbers{0, 1, 2, 3}));
-  EXPECT_EQ(picked({.intermediate = "256"}), (Numbers{0, 2, 3}));
-  EXPECT_EQ(picked({.tp = "2"}), (Numbers{3}));
-  EXPECT_EQ(picked({.ep = "1,2"}), (Numbers{0, 1, 2}));
-  EXPECT_EQ(picked({.experts = "8", .top_k = "2"}), (Numbers{0, 1, 2, 3}));
-}
-
-TEST(Pick, SeedsAndFusions) {
-  EXPECT_EQ(picked({.seed = "5"}), (Numbers{3}));
-  EXPECT_EQ(picked({.seed = "0"}), (Numbers{0, 1, 2}));
-  EXPECT_EQ(picked({.fusion = {.permute_x = true}}), (Numbers{3}));
-}
-
-Error pick_error(const CellOptions& options) {
-  try {
-    picked(options);
-  } catch (const Error& error) {
-    return error;
-  }
-  return Error(Exit::yes, "no error");
-}
-
-TEST(Pick, NothingLeftIsAnAnswerThatTellsWhatThereIs) {
-  const Error alone = pick_error({.tokens = {"12"}, .routings = {"single"}});
-  EXPECT_EQ(alone.exit(), Exit::no);
-  EXPECT_STREQ(alone.what(),
-               "t.json: no cell has --tokens 12 (the table has 8, 16, 64) or --routing single (the table has uniform, "
-               "zipf:1, trace:loads.json#3)");
-  const Error together = pick_error({.projections = {"down"}, .tokens = {"16"}});
-  EXPECT_EQ(together.exit(), Exit::no);
-  EXPECT_STREQ(together.what(), "t.json: no cell has all of --projection down, --tokens 16");
-  EXPECT_STREQ(pick_error({.fusion = {.permute_y = true}}).what(),
-               "t.json: no cell has --permute-y (the table has plain, permute_x)");
-  EXPECT_EQ(pick_error({.suite = "hard"}).exit(), Exit::no);
+TEST(Pick, NothingLeftIsAnAnswerThatNamesWhatThereIs) {
+  const auto refusal = [](const Words& words) {
+    const Caught caught = error_of([&] { picked(words); });
+    EXPECT_EQ(caught.exit, Exit::no);
+    return caught.what;
+  };
+  EXPECT_EQ(refusal({"--tokens", "12", "--routing", "single"}),
+            "t.json: no cell has --tokens 12 (the table has 8, 16, 64) or --routing single (the table has uniform, "
+            "zipf:1, trace:loads.json#3)");
+  EXPECT_EQ(refusal({"--projection", "down", "--tokens", "16"}),
+            "t.json: no cell has all of --projection down, --tokens 16");
+  EXPECT_EQ(refusal({"--permute-y"}), "t.json: no cell has --permute-y (the table has plain, permute_x)");
+  EXPECT_TRUE(refusal({"--suite", "hard"}).starts_with("t.json: no cell has --suite hard"));
 }
 
 TEST(Pick, WordsThatCannotBeReadAreWrongRequests) {
-  for (const CellOptions& options : {CellOptions{.models = {"qwen3-30b-a3"}}, CellOptions{.tokens = {"8x"}},
-                                     CellOptions{.routings = {"zipff"}}, CellOptions{.tokens = {"8,"}}})
-    EXPECT_EQ(pick_error(options).exit(), Exit::request) << pick_error(options).what();
+  EXPECT_EQ(error_of([] { picked({"--model", "qwen3-30b-a3"}); }).exit, Exit::request);
   TunedTable empty;
-  EXPECT_THROW(pick_entries(empty, "t.json", {}), Error);
+  EXPECT_EQ(error_of([&] { pick_entries(empty, "t.json", {}); }).exit, Exit::request);
 }
 
 }  // namespace

@@ -9,8 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "base/error.h"
-#include "cli/cell_error.h"
+#include "cli/typed_cells.h"
 #include "record/step.h"
 #include "temporary_folder.h"
 #include "workload/product.h"
@@ -18,11 +17,7 @@
 namespace moetune {
 namespace {
 
-CellOptions suite(const std::string& name) {
-  CellOptions options;
-  options.suite = name;
-  return options;
-}
+CellOptions suite(const std::string& name) { return typed({"--suite", name}); }
 
 class SuiteFile : public ::testing::Test {
  protected:
@@ -31,7 +26,7 @@ class SuiteFile : public ::testing::Test {
   }
   std::string error(const std::string& cells) {
     const std::string path = write(cells);
-    const std::string text = cell_error(suite(path));
+    const std::string text = cell_error({"--suite", path});
     EXPECT_TRUE(text.starts_with(path + ": ")) << text;
     return text.substr(std::min(text.size(), path.size() + 2));
   }
@@ -122,33 +117,27 @@ TEST(Suite, UnseenHasEightLayersThatNoOtherSuiteHas) {
   for (const auto& [regime, cells] : counts) EXPECT_EQ(cells, 8) << regime.first << " " << regime.second;
 }
 
-TEST(Suite, UnknownNamesTellTheNearest) {
-  try {
-    read_suite("hoper-peers");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("hoper-peers"), std::string::npos) << error.what();
-    EXPECT_NE((error.what() + error.hint()).find("'hopper-peers'"), std::string::npos) << error.hint();
-  }
+TEST(Suite, UnknownNamesAreAnsweredWithTheNearest) {
+  const Caught caught = error_of([] { read_suite("hoper-peers"); });
+  EXPECT_EQ(caught.what, "unknown suite 'hoper-peers'");
+  EXPECT_EQ(caught.hint, "did you mean 'hopper-peers'?");
 }
 
-TEST(Suite, ContradictsOtherOptions) {
-  for (auto change : {+[](CellOptions& o) { o.models = {"gpt-oss-20b"}; }, +[](CellOptions& o) { o.dtypes = {"fp16"}; },
-                      +[](CellOptions& o) { o.fusion.permute_x = true; }}) {
-    CellOptions options = suite("hopper-peers");
-    change(options);
-    EXPECT_EQ(cell_error(options), "--suite excludes the other options of cells except --tokens, --seed and --filter");
+TEST(Suite, ExcludesOtherOptions) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--model", "gpt-oss-20b"}, {"--dtype", "fp16"}, {"--permute-x"}}) {
+    std::vector<std::string> words = {"--suite", "hopper-peers"};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(cell_error(words), "--suite excludes the other options of cells except --tokens, --seed and --filter");
   }
 }
 
 TEST(Suite, TokensPickItsCells) {
-  CellOptions options = suite("hopper-peers");
-  options.tokens = {"16", "4096"};
-  const std::vector<Cell> cells = make_cells(options);
+  const std::vector<Cell> cells = make_cells(typed({"--suite", "hopper-peers", "--tokens", "16,4096"}));
   EXPECT_EQ(cells.size(), 24);
   for (const Cell& cell : cells) EXPECT_NE(cell.tokens, 256);
-  options.tokens = {"17"};
-  EXPECT_EQ(cell_error(options), "--tokens 17: the suite 'hopper-peers' has no such cells");
+  EXPECT_EQ(cell_error({"--suite", "hopper-peers", "--tokens", "17"}),
+            "--tokens 17: the suite 'hopper-peers' has no such cells");
 }
 
 TEST(Suite, HardIsWhatItSays) {
@@ -193,37 +182,38 @@ TEST(Suite, RecordedPutsEveryLayerBesideBalancedRowsOfTheSameMean) {
 }
 
 TEST_F(SuiteFile, KeepsTheSeedsThatItNames) {
-  CellOptions options = suite(write(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8, "seed": 3},
-                                        {"experts": 8, "top_k": 1, "n": 8, "k": 8}])"));
-  options.seed = "5";
-  const auto cells = make_cells(options);
+  const std::string file = write(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8, "seed": 3},
+                                     {"experts": 8, "top_k": 1, "n": 8, "k": 8}])");
+  const auto cells = make_cells(typed({"--suite", file, "--seed", "5"}));
   ASSERT_EQ(cells.size(), 2u);
   EXPECT_EQ(cells[0].seed, 3u);
   EXPECT_EQ(cells[1].seed, 5u);
 }
 
 TEST_F(SuiteFile, EveryKeyIsItsOption) {
-  const auto cells = make_cells(suite(write(R"([{"experts": 8, "top_k": "2", "n": 64, "k": 32, "projection": "down",
-      "op": "dw", "tokens": "4,8", "routing": "uniform,zipf:1.0", "dtype": "fp16", "tp": 2, "ep": 4, "seed": 7,
-      "permute_y": true, "topk_weights": true, "accumulate": true, "fp32_dw": true}])")));
-  ASSERT_EQ(cells.size(), 4u);
-  CellOptions typed;
-  typed.experts = "8", typed.top_k = "2", typed.n = "64", typed.k = "32", typed.projections = {"down"};
-  typed.ops = {"dw"}, typed.tokens = {"4,8"}, typed.routings = {"uniform,zipf:1.0"}, typed.dtypes = {"fp16"};
-  typed.tp = "2", typed.ep = "4", typed.seed = "7", typed.fusion.permute_y = typed.fusion.topk_weights = true;
-  typed.fusion.accumulate = typed.fusion.fp32_dw = true;
-  const auto expected = make_cells(typed);
-  for (size_t i = 0; i < cells.size(); ++i) EXPECT_EQ(id(cells[i]), id(expected[i]));
-}
-
-TEST_F(SuiteFile, KeysOfDxAreTheirOptions) {
-  const auto cells = make_cells(suite(write(R"([
-      {"experts": 8, "top_k": 2, "n": 64, "k": 32, "op": "dx", "permute_x": true, "sum_slots": true},
-      {"experts": 8, "top_k": 2, "n": 64, "k": 32, "projection": "down", "op": "dx", "permute_y": true,
-       "topk_weights": true, "weight_gradient": true}])")));
-  ASSERT_EQ(cells.size(), 2u);
-  EXPECT_EQ(text(cells[0].shape.fusion), "permute_x+sum_slots");
-  EXPECT_EQ(text(cells[1].shape.fusion), "permute_y+topk_weights+weight_gradient");
+  EXPECT_EQ(read_suite(write(R"([{"experts": 8, "top_k": "2", "n": 64, "k": 32, "projection": "down",
+      "op": "dw,dx", "tokens": "4,8", "routing": "uniform,zipf:1.0", "dtype": "fp16", "tp": 2, "ep": 4, "seed": 7,
+      "permute_y": true, "topk_weights": true, "accumulate": true, "fp32_dw": true, "sum_slots": true,
+      "weight_gradient": true, "gated": "silu", "bias": false}])"))
+                .at(0)
+                .request,
+            typed({"--experts",    "8",
+                   "--top-k",      "2",
+                   "--n",          "64",
+                   "--k",          "32",
+                   "--projection", "down",
+                   "--op",         "dw,dx",
+                   "--tokens",     "4,8",
+                   "--routing",    "uniform,zipf:1.0",
+                   "--dtype",      "fp16",
+                   "--tp",         "2",
+                   "--ep",         "4",
+                   "--seed",       "7",
+                   "--permute-y",  "--topk-weights",
+                   "--accumulate", "--fp32-dw",
+                   "--sum-slots",  "--weight-gradient",
+                   "--gated",      "silu"})
+                .request);
 }
 
 TEST_F(SuiteFile, PartsFollowEachOtherAndCellsAreTakenOnce) {
@@ -239,6 +229,9 @@ TEST_F(SuiteFile, ErrorsNameThePart) {
   EXPECT_EQ(error(R"([{"experts": 4, "top_k": 1, "n": 8, "k": 8}, {"experts": 4, "top_k": 5, "n": 8, "k": 8}])"),
             "cells[1]: top_k 5 is more than the 4 experts");
   EXPECT_EQ(error("[{}]"), "cells[0]: no layer is given");
+  EXPECT_EQ(error(R"([{"experts": 4}])"), "cells[0].top_k: the size is missing");
+  EXPECT_EQ(error(R"([{"tokens": "8x"}])"), "cells[0].tokens: '8x' is not a whole number");
+  EXPECT_EQ(error(R"([{"op": "fwx"}])"), "cells[0].op: unknown op 'fwx'");
   EXPECT_EQ(error("[]"), "cells: is empty");
   EXPECT_EQ(error("[3]"), "cells[0]: expected an object, found an integer");
   EXPECT_TRUE(error(R"([{"token": "8"}])").starts_with("cells[0].token: ")) << error(R"([{"token": "8"}])");
@@ -249,7 +242,7 @@ TEST_F(SuiteFile, ErrorsNameThePart) {
 
 TEST_F(SuiteFile, OtherSchemasAreRefused) {
   const std::string path = folder_.write("t.json", R"({"schema": "moetune.table/1"})").string();
-  EXPECT_NE(cell_error(suite(path)).find("expected 'moetune.suite/1'"), std::string::npos);
+  EXPECT_NE(cell_error({"--suite", path}).find("expected 'moetune.suite/1'"), std::string::npos);
 }
 
 }  // namespace

@@ -189,10 +189,10 @@ def test_other_requests_are_refused(room):
     def error(*more, layer=FFN):
         return room.error(2, "tune", *CPU, *layer, "--tokens", "8", *more)
 
-    assert "--projection ffn is up and down already" in error(layer=[*FFN[:-1], "ffn,up"])
-    assert "--projection ffn is fwd alone" in error("--op", "fwd,dx")
+    assert "--projection: ffn is up and down already" in error(layer=[*FFN[:-1], "ffn,up"])
+    assert "--projection: ffn is fwd alone" in error("--op", "fwd,dx")
     assert "down of fp8-block does not read what up writes" in error("--dtype", "fp8")
-    assert "--n and --k are the sizes of one projection" in error(layer=[*FFN[:4], "--n", "64", "--k", "64", *FFN[-2:]])
+    assert "--projection: n and k are the sizes of one projection" in error(layer=[*FFN[:4], "--n", "64", "--k", "64", *FFN[-2:]])
     assert "a shard may hold up of a layer and not its down" in error("--shard", "1/2")
     assert "have no gate" in error(layer=["--model", "nemotron-3-nano-30b", "--projection", "ffn"])
 
