@@ -314,9 +314,6 @@ def pack(launch, space=None, cells="", folder="pack", legal=None, name=None, job
         raise Wrong("there is no moetune here: put it into the PATH, or name it in MOETUNE_BINARY")
     plan = json.loads(subprocess.run([_packer.program(), "tune", *shlex.split(cells), "--variant", "simt", "--dry-run", "--format", "json"],
                                      stdout=subprocess.PIPE, check=True).stdout)
-    if plan["device"]["kind"] != "cuda":
-        raise Wrong(f"a kernel of Triton needs a GPU, and this device is {plan['device']['name']}: without one name a device to compile for and "
-                    "plan alone, with '--device h200' among the cells and options='--dry-run'")
     arch = "sm_{}{}".format(plan["device"]["compute_capability"], "a" * (plan["device"]["compute_capability"] >= 90))
     cells = [Cell(each, plan["device"]["processors"]) for each in plan["cells"]]
     candidates, begin = candidates_of(launch, space, legal, cells[0]), time.monotonic()

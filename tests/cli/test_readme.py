@@ -175,7 +175,7 @@ def require_names(room, words):
             continue
         known = SHOWN if option == "--format" and words[1] != "export" else names_of(room, LISTED[option])
         if option == "--variant" and "--pack" in words:
-            known = known + ["triton_moe", "vllm_moe", "sglang_moe"]  # of scripts/pack_triton.py
+            known = known + ["triton_moe", "vllm_moe", "sglang_moe", "my_kernel"]  # of scripts/pack_triton.py
         for name in value.split(","):
             assert name in known, f"{shlex.join(words)}: {option} {name}"
 
