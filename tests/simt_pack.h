@@ -6,9 +6,9 @@
 #include <string>
 
 #include "backend/cuda/compile/compiler.h"
+#include "base/hash.h"
 #include "built_in.h"
 #include "kernels/args.h"
-#include "runtime/sha256.h"
 #include "temporary_folder.h"
 #include "variant/pack/launch_rule.h"
 #include "variant/pack/pack.h"

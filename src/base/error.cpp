@@ -1,4 +1,4 @@
-// The nearest known word to a mistyped one.
+// Places of errors, and the nearest known word to a mistyped one.
 #include "base/error.h"
 
 #include <fmt/format.h>
@@ -26,10 +26,54 @@ std::string without_zeros(std::string text) {
   return text;
 }
 
+std::string whole_text(const Where& place, const std::string& sentence) {
+  const std::string where = place.text();
+  return without_zeros(where.empty() ? sentence : fmt::format("{}: {}", where, sentence));
+}
+
+// "block_m" of "candidate.block_m" and of "values.block_m[2]".
+std::string_view last_key(std::string_view pointer) {
+  if (pointer.ends_with(']')) pointer = pointer.substr(0, pointer.rfind('['));
+  return pointer.substr(pointer.rfind('.') + 1);
+}
+
 }  // namespace
 
-Error::Error(Exit exit, const std::string& what, std::string hint)
-    : std::runtime_error(without_zeros(what)), exit_(exit), hint_(std::move(hint)) {}
+Where Where::of_option(std::string_view name) {
+  Where place;
+  place.option = name;
+  return place;
+}
+
+std::string Where::text() const {
+  std::string text = file;
+  for (const size_t number : {line, column})
+    if (number > 0) text += fmt::format(":{}", number);
+  for (const std::string& part : {pointer, option})
+    if (!part.empty()) text += (text.empty() || part[0] == '[' ? "" : ": ") + part;
+  return text;
+}
+
+std::string pointer_to(std::string_view pointer, std::string_view step) {
+  return fmt::format("{}{}{}", pointer, pointer.empty() || step.empty() || step[0] == '[' ? "" : ".", step);
+}
+
+Error::Error(Exit exit, std::string sentence, std::string hint, ErrorKind kind, Where place)
+    : std::runtime_error(whole_text(place, sentence)),
+      exit_(exit),
+      sentence_(std::move(sentence)),
+      hint_(std::move(hint)),
+      kind_(kind),
+      place_(std::move(place)) {}
+
+Error Error::at(const Where& outer) const {
+  if (!place_.file.empty() && place_.file == outer.file) return *this;
+  if (!place_.file.empty()) return {exit_, what(), hint_, kind_, outer};
+  Where place = outer;
+  place.pointer = pointer_to(outer.pointer, place_.pointer);
+  if (!place_.option.empty() && place_.option != last_key(outer.pointer)) place.option = place_.option;
+  return {exit_, sentence_, hint_, kind_, place};
+}
 
 std::string nearest(std::string_view word, std::span<const std::string> known) {
   std::string best;
@@ -46,7 +90,7 @@ Error unknown_word(std::string_view kind, std::string_view word, const std::vect
   const std::string near = nearest(word, known);
   const std::string hint =
       near.empty() ? fmt::format("one of: {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near);
-  return request_error(fmt::format("unknown {} '{}'", kind, word), hint);
+  return {Exit::request, fmt::format("unknown {} '{}'", kind, word), hint, ErrorKind::unknown_word};
 }
 
 }  // namespace moetune

@@ -1,6 +1,8 @@
 // Faults of a request or of the machine: they end a command with its exit code. A candidate's fault is data, not this.
 #pragma once
 #include <algorithm>
+#include <concepts>
+#include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -20,16 +22,47 @@ enum class Exit : int {
   interrupted = 130,  // stopped by the user; partial results kept
 };
 
-/// What went wrong in a sentence, and a hint that says what to do about it (may be empty).
+/// Where a fault is. Each part may be empty.
+struct Where {
+  Where() = default;
+  template <std::convertible_to<std::string> File>
+  Where(File&& path, size_t line_number = 0) : file(std::forward<File>(path)), line(line_number) {}
+  /// Of an option's or a knob's value.
+  static Where of_option(std::string_view name);
+
+  std::string file;             // or another source of text: "the worker's answer"
+  size_t line = 0, column = 0;  // from 1
+  std::string pointer;          // in JSON: "entries[3].candidate"
+  std::string option;           // "--tokens", "block_m"
+
+  /// "table.json: entries[3].candidate", "list.json[2]", "journal.jsonl:2:7", "--tokens".
+  std::string text() const;
+};
+
+/// A place in JSON one step further in: "entries" and "[3]" give "entries[3]", and then "us" gives "entries[3].us".
+std::string pointer_to(std::string_view pointer, std::string_view step);
+
+enum class ErrorKind { other, syntax, unknown_word };
+
+/// What went wrong in a sentence, where, and a hint that says what to do about it. Place and hint may be empty.
 class Error : public std::runtime_error {
  public:
-  Error(Exit exit, const std::string& what, std::string hint = {});
+  Error(Exit exit, std::string sentence, std::string hint = {}, ErrorKind kind = ErrorKind::other, Where place = {});
+  // what() is the place and the sentence: "table.json: entries[3]: 'us' is missing".
   Exit exit() const { return exit_; }
+  const std::string& sentence() const { return sentence_; }
   const std::string& hint() const { return hint_; }
+  ErrorKind kind() const { return kind_; }
+  const Where& place() const { return place_; }
+
+  /// The same error at a place. What the error says of its place already is kept: it is more exact.
+  Error at(const Where& outer) const;
 
  private:
   Exit exit_;
-  std::string hint_;
+  std::string sentence_, hint_;
+  ErrorKind kind_;
+  Where place_;
 };
 
 inline Error request_error(const std::string& what, std::string hint = {}) {
@@ -37,6 +70,16 @@ inline Error request_error(const std::string& what, std::string hint = {}) {
 }
 inline Error machine_error(const std::string& what, std::string hint = {}) {
   return Error(Exit::machine, what, std::move(hint));
+}
+
+/// read(), whose errors get a place.
+template <typename Read>
+auto with_place(const Where& place, Read read) -> decltype(read()) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    throw error.at(place);
+  }
 }
 
 /// The known word nearest to `word` by edit distance (transpositions count one), or "" where none is near:

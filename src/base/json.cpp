@@ -31,15 +31,6 @@ std::pair<size_t, size_t> line_and_column(std::string_view text, size_t byte) {
   return {line, newline == std::string_view::npos ? before.size() + 1 : before.size() - newline};
 }
 
-std::string_view kind_of(const Json& value) {
-  if (value.is_null()) return "null";
-  if (value.is_boolean()) return "a boolean";
-  if (value.is_number_integer()) return "an integer";
-  if (value.is_number()) return "a number";
-  if (value.is_string()) return "a string";
-  return value.is_array() ? "an array" : "an object";
-}
-
 // Where the parser is: "entries[3].measurement.median_us".
 class ParserPlace {
  public:
@@ -62,7 +53,7 @@ class ParserPlace {
   std::string text() const {
     std::string text;
     for (const Frame& frame : frames_)
-      text += frame.is_array ? fmt::format("[{}]", frame.elements - 1) : (text.empty() ? "" : ".") + frame.key;
+      text = pointer_to(text, frame.is_array ? fmt::format("[{}]", frame.elements - 1) : frame.key);
     return text;
   }
 
@@ -141,33 +132,57 @@ void append(std::string& out, const Json& json, size_t indent, size_t used) {
 
 }  // namespace
 
-Json parse_json(std::string_view text, const std::string& where, Dialect dialect) {
+Json parse_json(std::string_view text, const Where& where, Dialect dialect) {
   const std::string plain = dialect == Dialect::python ? without_python_numbers(text) : "";
-  if (dialect == Dialect::python) text = plain;
+  const std::string_view whole = dialect == Dialect::python ? plain : text;
+  const auto fail = [&](const std::string& sentence, const std::string& hint = {}) {
+    throw Error(Exit::request, sentence, hint, ErrorKind::syntax, where);
+  };
+  const auto fail_at = [&](size_t byte, const std::string& sentence, const std::string& hint) {
+    const auto [line, column] = line_and_column(whole, byte);
+    Where place = where;
+    place.line = where.line == 0 ? line : where.line + line - 1;
+    place.column = column;
+    throw Error(Exit::request, sentence, hint, ErrorKind::syntax, place);
+  };
+  // The library takes a zero byte for the end of the text.
+  if (const size_t zero = whole.find('\0'); zero != std::string_view::npos)
+    fail_at(zero, "not valid JSON: a byte is zero", "the file may have been cut off while it was written");
   ParserPlace place;
   const Json::parser_callback_t guard = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > kMaxDepth) throw request_error(fmt::format("{}: nested deeper than {} levels", where, kMaxDepth));
+    if (depth > kMaxDepth) fail(fmt::format("nested deeper than {} levels", kMaxDepth));
     if (!place.follow(event, value) && dialect == Dialect::strict)
-      throw request_error(fmt::format("{}: the key {} appears twice", where, place.text()), "remove one of them");
+      fail(fmt::format("the key {} appears twice", place.text()), "remove one of them");
     return true;
   };
   try {
-    return Json::parse(text, guard);
+    const Json json = Json::parse(whole, guard);
+    const bool ours = dialect == Dialect::python && json.is_object() && json.contains("schema");
+    return ours ? parse_json(text, where) : json;
   } catch (const Json::parse_error& error) {
-    const auto [line, column] = line_and_column(text, error.byte > 0 ? error.byte - 1 : 0);
-    const bool cut = error.byte > text.size();
-    throw request_error(fmt::format("{}:{}:{}: {}", where, line, column,
-                                    text.empty() ? "the file is empty"
-                                    : cut        ? "the JSON ends too early"
-                                                 : "not valid JSON"),
-                        cut ? "the file may have been cut off while it was written" : in_words(error));
+    const bool cut = error.byte > whole.size();
+    fail_at(error.byte > 0 ? error.byte - 1 : 0,
+            whole.empty() ? "the file is empty"
+            : cut         ? "the JSON ends too early"
+                          : "not valid JSON",
+            cut ? "the file may have been cut off while it was written" : in_words(error));
   } catch (const Json::exception& error) {
-    throw request_error(fmt::format("{}: {}", where, in_words(error)));
+    fail(in_words(error));
   }
+  return {};
 }
 
 Json read_json(const std::filesystem::path& path, Dialect dialect) {
-  return parse_json(read_text(path), path.string(), dialect);
+  return parse_json(read_text(path), path, dialect);
+}
+
+std::string_view kind_of(const Json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_boolean()) return "a boolean";
+  if (value.is_number_integer()) return "an integer";
+  if (value.is_number()) return "a number";
+  if (value.is_string()) return "a string";
+  return value.is_array() ? "an array" : "an object";
 }
 
 Json rounded(double value, int digits) {
@@ -181,71 +196,56 @@ bool JsonAt::has(std::string_view key) const {
   return found != value_->end() && !found->is_null();
 }
 
+Where JsonAt::place() const {
+  Where place = *root_;
+  place.pointer = pointer_;
+  return place;
+}
+
+const Json& JsonAt::expect(bool found, std::string_view kind) const {
+  if (!found) fail(fmt::format("expected {}, found {}", kind, kind_of(*value_)));
+  return *value_;
+}
+
 JsonAt JsonAt::operator[](std::string_view key) const {
-  if (!value_->is_object()) fail(fmt::format("expected an object, found {}", kind_of(*value_)));
-  const auto found = value_->find(std::string(key));
-  if (found == value_->end()) fail(fmt::format("'{}' is missing", key));
-  return JsonAt(*found, where_.ends_with(": ")                   ? fmt::format("{}{}", where_, key)
-                        : where_.find(": ") == std::string::npos ? fmt::format("{}: {}", where_, key)
-                                                                 : fmt::format("{}.{}", where_, key));
+  const Json& object = expect(value_->is_object(), "an object");
+  const auto found = object.find(std::string(key));
+  if (found == object.end()) fail(fmt::format("'{}' is missing", key));
+  return {*found, *this, key};
 }
 
 JsonAt JsonAt::operator[](size_t index) const {
   if (index >= size()) fail(fmt::format("has {} elements, asked for number {}", size(), index + 1));
-  return JsonAt((*value_)[index], fmt::format("{}[{}]", where_, index));
+  return {(*value_)[index], *this, fmt::format("[{}]", index)};
 }
 
-size_t JsonAt::size() const {
-  if (!value_->is_array()) fail(fmt::format("expected an array, found {}", kind_of(*value_)));
-  return value_->size();
-}
+size_t JsonAt::size() const { return expect(value_->is_array(), "an array").size(); }
 
-std::string JsonAt::string() const {
-  if (!value_->is_string()) fail(fmt::format("expected a string, found {}", kind_of(*value_)));
-  return value_->get<std::string>();
-}
+std::string JsonAt::string() const { return expect(value_->is_string(), "a string").get<std::string>(); }
 
-bool JsonAt::boolean() const {
-  if (!value_->is_boolean()) fail(fmt::format("expected true or false, found {}", kind_of(*value_)));
-  return value_->get<bool>();
-}
+bool JsonAt::boolean() const { return expect(value_->is_boolean(), "true or false").get<bool>(); }
 
 double JsonAt::number() const {
-  if (!value_->is_number()) fail(fmt::format("expected a number, found {}", kind_of(*value_)));
-  const double number = value_->get<double>();
+  const double number = expect(value_->is_number(), "a number").get<double>();
   if (!std::isfinite(number)) fail("the number is too large");
   return number;
 }
 
 int64_t JsonAt::integer(int64_t low, int64_t high) const {
-  if (!value_->is_number()) fail(fmt::format("expected an integer, found {}", kind_of(*value_)));
+  const Json& value = expect(value_->is_number(), "an integer");
   // 16.0 is an integer to people and to JSON; 16.5 is not.
   const bool fits =
-      value_->is_number_integer()
-          ? !(value_->is_number_unsigned() && value_->get<uint64_t>() > uint64_t{INT64_MAX})
-          : std::abs(value_->get<double>()) < 9e15 && std::trunc(value_->get<double>()) == value_->get<double>();
-  if (!fits) fail(fmt::format("expected an integer, found {}", value_->dump()));
-  const int64_t integer = value_->get<int64_t>();
+      value.is_number_integer()
+          ? !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX})
+          : std::abs(value.get<double>()) < 9e15 && std::trunc(value.get<double>()) == value.get<double>();
+  if (!fits) fail(fmt::format("expected an integer, found {}", value.dump()));
+  const int64_t integer = value.get<int64_t>();
   if (integer < low || integer > high) fail(fmt::format("{} is outside {} to {}", integer, low, high));
   return integer;
 }
 
 void JsonAt::fail(const std::string& what, const std::string& hint) const {
-  throw request_error(fmt::format("{}: {}", where_, what), hint);
-}
-
-// Inside a catch block. A message that begins with a name, "block_m: 'x' is not a whole number", loses it at a place
-// that ends with that name, or with block_m[2].
-void fail_with_place(const JsonAt& at, const Error& error) {
-  const std::string_view message = error.what();
-  if (message.starts_with(at.where())) throw;
-  std::string_view place = at.where();
-  if (place.ends_with(']')) place = place.substr(0, place.rfind('['));
-  const size_t colon = message.find(": ");
-  const bool named = colon != std::string_view::npos && place.ends_with(message.substr(0, colon));
-  const std::string_view before = named ? place.substr(0, place.size() - colon) : "";
-  const bool twice = before.ends_with('.') || before.ends_with(' ');
-  at.fail(std::string(twice ? message.substr(colon + 2) : message), error.hint());
+  throw request_error(what, hint).at(place());
 }
 
 void require_follows(const JsonAt& file, const Json& expected, std::string_view source, double error, double scale) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -22,12 +23,13 @@ namespace moetune {
 using Json = nlohmann::ordered_json;
 
 /// strict: JSON as RFC 8259 defines it, with each key at most once in an object. python: what Python's json module
-/// writes and reads: NaN, Infinity and -Infinity become null, and of equal keys the last one counts.
+/// writes and reads: NaN, Infinity and -Infinity become null, and of equal keys the last one counts; but a document
+/// with a "schema" is of moetune, and read strictly.
 enum class Dialect { strict, python };
 
-/// Parses `text`. Errors (Exit::request) name `where` and the line and column, or the place of a key that appears
-/// twice. Nesting deeper than 64 is refused.
-Json parse_json(std::string_view text, const std::string& where, Dialect dialect = Dialect::strict);
+/// Parses all of `text`. Errors (Exit::request) name `where` and the line and column, or the place of a key that
+/// appears twice. With a line in `where`, lines are counted from there. Nesting deeper than 64 is refused.
+Json parse_json(std::string_view text, const Where& where, Dialect dialect = Dialect::strict);
 
 /// Reads and parses a file, as large as read_text takes. Errors name the path.
 Json read_json(const std::filesystem::path& path, Dialect dialect = Dialect::strict);
@@ -43,14 +45,19 @@ std::string compact_json(const Json& json);
 /// `value` to `digits` significant decimal digits; NaN and infinities become null.
 Json rounded(double value, int digits = 6);
 
+/// "a string", "an object": what a value is, in words.
+std::string_view kind_of(const Json& value);
+
 /// A place in a JSON document: every accessor checks and its error names the place, as in
 /// "table.json: entries[3].candidate: expected a number, found a string".
 class JsonAt {
  public:
-  JsonAt(const Json& value, std::string where) : value_(&value), where_(std::move(where)) {}
+  JsonAt(const Json& value, Where place)
+      : value_(&value), pointer_(place.pointer), root_(std::make_shared<const Where>(std::move(place))) {}
 
   const Json& value() const { return *value_; }
-  const std::string& where() const { return where_; }
+  Where place() const;
+  std::string where() const { return place().text(); }
 
   bool has(std::string_view key) const;           // an object with that key, and it isn't null
   JsonAt operator[](std::string_view key) const;  // error where it is missing
@@ -64,19 +71,19 @@ class JsonAt {
   [[noreturn]] void fail(const std::string& what, const std::string& hint = {}) const;
 
  private:
+  JsonAt(const Json& value, const JsonAt& outer, std::string_view step)
+      : value_(&value), pointer_(pointer_to(outer.pointer_, step)), root_(outer.root_) {}
+  const Json& expect(bool found, std::string_view kind) const;  // the value
+
   const Json* value_;
-  std::string where_;
+  std::string pointer_;
+  std::shared_ptr<const Where> root_;  // of the document, with its file and line
 };
 
-/// read(at); an error that doesn't name a place yet (an unknown word) gets that of `at`.
-[[noreturn]] void fail_with_place(const JsonAt& at, const Error& error);
+/// read(at), whose errors get the place of `at`.
 template <typename Read>
 auto with_place(const JsonAt& at, Read read) -> decltype(read(at)) {
-  try {
-    return read(at);
-  } catch (const Error& error) {
-    fail_with_place(at, error);
-  }
+  return with_place(at.place(), [&] { return read(at); });
 }
 
 /// parse(word) of the string at a place.

@@ -41,7 +41,7 @@ struct Node {
 };
 
 struct Fault {
-  std::string what, place = {};      // place: "entries[3].candidate", empty for the document itself
+  std::string what, pointer = {};    // pointer: "entries[3].candidate", empty for the document itself
   std::string word = {}, kind = {};  // an unknown one of `known`
   std::vector<std::string> known = {};
   size_t depth = 0;
@@ -168,8 +168,7 @@ bool failed(Fault* fault, std::string what) {
 bool within(Fault* fault, const std::string& step) {
   if (!fault) return false;
   ++fault->depth;
-  const bool joined = fault->place.empty() || fault->place[0] == '[';
-  fault->place = step + (joined ? "" : ".") + fault->place;
+  fault->pointer = pointer_to(step, fault->pointer);
   return false;
 }
 
@@ -180,9 +179,8 @@ bool value_holds(const Node& node, const Json& value, Fault* fault) {
     for (size_t i = 0; i < std::size(kTypes); ++i)
       if ((node.types >> i & 1) != 0) words.push_back(kTypeWords[i]);
     const bool fraction = value.is_number_float() && node.types == 1U << 2;
-    const std::string_view kind = value.is_boolean() ? "a boolean" : kTypeWords[type_of(value)];
     return failed(fault, fmt::format("expected {}, found {}", fmt::join(words, " or "),
-                                     fraction ? value.dump() : std::string(kind)));
+                                     fraction ? value.dump() : std::string(kind_of(value))));
   }
   if (!node.words.is_null() && !contains(node.words, value)) {
     if (!value.is_string())
@@ -260,7 +258,7 @@ bool any_holds(const std::vector<const Node*>& forms, const Json& value, Fault* 
     const std::pair<double, size_t> score = {likeness(*form, value), one.depth};
     if (score > best)
       best = score, *fault = std::move(one);
-    else if (score == best && one.place == fault->place && one.what != fault->what && one.word.empty())
+    else if (score == best && one.pointer == fault->pointer && one.what != fault->what && one.word.empty())
       fault->what += ", or " + one.what;
   }
   return false;
@@ -295,17 +293,16 @@ bool holds(const Node& node, const Json& value, Fault* fault) {
 void require(const Node& node, const JsonAt& file) {
   Fault fault;
   if (holds(node, file.value(), &fault)) return;
-  std::string where = file.where(), hint;
-  if (!fault.place.empty() && fault.place[0] != '[') where += where.find(": ") == std::string::npos ? ": " : ".";
-  where += fault.place;
+  Where place;
+  place.pointer = fault.pointer;
+  Error error = request_error(fault.what);
   if (!fault.known.empty()) {
-    std::string kind = fault.place.substr(fault.place.rfind('.') + 1);
+    std::string kind = fault.pointer.substr(fault.pointer.rfind('.') + 1);
     kind = kind.substr(0, kind.find('['));
     if (!fault.kind.empty() || kind.empty()) kind = fault.kind.empty() ? "word" : fault.kind;
-    const Error error = unknown_word(kind, fault.word, fault.known);
-    fault.what = error.what(), hint = error.hint();
+    error = unknown_word(kind, fault.word, fault.known);
   }
-  JsonAt(file.value(), where).fail(fault.what, hint);
+  throw error.at(place).at(file.place());
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ std::vector<HistoryRun> read_history(const std::string& file) {
   const std::vector<std::string> lines = split(whole_lines(read_text(file)), '\n');
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
-    const std::string place = fmt::format("{}:{}", file, i + 1);
+    const Where place(file, i + 1);
     const Json json = parse_json(lines[i], place);
     runs.push_back(run_from_json(JsonAt(json, place)));
   }

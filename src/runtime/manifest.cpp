@@ -5,9 +5,9 @@
 
 #include <set>
 
+#include "base/hash.h"
 #include "base/system/file.h"
 #include "runtime/launch.h"
-#include "runtime/sha256.h"
 
 namespace moetune {
 namespace {

@@ -369,7 +369,7 @@ std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string
       if (!first_field({block}, kExperts) && !first_field({block}, kTopK)) return;
       Scopes inside = {block};
       inside.insert(inside.end(), scopes.begin(), scopes.end());
-      add_kinds(inside, config, model, given, block.where().substr(block.where().rfind(' ') + 1), kinds);
+      add_kinds(inside, config, model, given, block.place().pointer, kinds);
     });
   if (kinds.empty()) add_kinds(scopes, config, model, given, "", kinds);
   if (kinds.empty()) scopes[0].fail(fmt::format("no layer of {} has experts", name));

@@ -33,6 +33,36 @@ TEST(UnknownWord, HintsAtTheNearest) {
 TEST(UnknownWord, ListsAllWhereNoneIsNear) {
   EXPECT_EQ(unknown_word("op", "forward", {"fwd", "dx"}).hint(), "one of: fwd, dx");
 }
+TEST(Where, ReadAsPeopleWriteThem) {
+  Where place("table.json", 2);
+  EXPECT_EQ(place.text(), "table.json:2");
+  place.column = 7, place.pointer = "entries[3].us";
+  EXPECT_EQ(place.text(), "table.json:2:7: entries[3].us");
+  EXPECT_EQ(Where().text(), "");
+  EXPECT_EQ(Where::of_option("--tokens").text(), "--tokens");
+  EXPECT_EQ(pointer_to(pointer_to(pointer_to("", "entries"), "[3]"), "us"), "entries[3].us");
+}
+TEST(Where, AreFieldsOfAnError) {
+  Where outer("space.json");
+  outer.pointer = "mma.block_m[2]";
+  const Error error = request_error("'x' is not a whole number", "write one").at(Where::of_option("block_m")).at(outer);
+  EXPECT_STREQ(error.what(), "space.json: mma.block_m[2]: 'x' is not a whole number");
+  EXPECT_EQ(error.sentence(), "'x' is not a whole number");
+  EXPECT_EQ(error.hint(), "write one");
+  EXPECT_EQ(error.place().file, "space.json");
+  EXPECT_EQ(error.place().pointer, "mma.block_m[2]");
+  EXPECT_STREQ(request_error("the list is empty").at(Where::of_option("--tokens")).at(outer).what(),
+               "space.json: mma.block_m[2]: --tokens: the list is empty");
+}
+TEST(Where, InTheSameFileTheFirstStays) {
+  const Error inner = request_error("is empty").at("a.json");
+  EXPECT_STREQ(inner.at("a.json").what(), "a.json: is empty");
+  EXPECT_STREQ(inner.at("b.json").what(), "b.json: a.json: is empty");
+}
+TEST(ErrorKinds, AreFields) {
+  EXPECT_EQ(unknown_word("op", "x", {"fwd"}).at("a.json").kind(), ErrorKind::unknown_word);
+  EXPECT_EQ(request_error("x").kind(), ErrorKind::other);
+}
 TEST(ErrorKinds, KeepTextBehindAZeroByte) {
   EXPECT_STREQ(request_error(std::string("the model 'a\0b'", 15)).what(), "the model 'a\\x00b'");
 }

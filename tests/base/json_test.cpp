@@ -34,6 +34,17 @@ TEST(ParseJson, TellsAnEmptyFile) { EXPECT_NE(parse_error("").what.find("the fil
 TEST(ParseJson, TellsANumberThatIsTooLarge) {
   EXPECT_EQ(parse_error("{\"k\": 1e999}").what, "a.json: number overflow parsing '1e999'");
 }
+TEST(ParseJson, CountsLinesFromThatOfItsPlace) {
+  const Caught error = error_of([&] { parse_json("{\"a\": x}", Where("a.jsonl", 3)); });
+  EXPECT_EQ(error.what, "a.jsonl:3:7: not valid JSON");
+}
+TEST(ParseJson, RefusesAZeroByteAndWhatIsBehindIt) {
+  for (const std::string end : {"", "x", "{}"}) {
+    const Caught error = parse_error("{\"a\": 1}\n" + std::string(1, '\0') + end);
+    EXPECT_EQ(error.what, "a.json:2:1: not valid JSON: a byte is zero");
+    EXPECT_EQ(error.hint, "the file may have been cut off while it was written");
+  }
+}
 TEST(ParseJson, RefusesTrailingText) { EXPECT_EQ(parse_error("{} x").exit, Exit::request); }
 TEST(ParseJson, RefusesInvalidUtf8) { EXPECT_EQ(parse_error("\"\xff\"").exit, Exit::request); }
 TEST(ParseJson, RefusesNumbersThatNoDoubleHolds) { EXPECT_EQ(parse_error("[1e999]").exit, Exit::request); }
@@ -56,6 +67,15 @@ TEST(ParseJson, ReadsPythonsNumbersWhereAskedAlone) {
             R"({"limit":[0.0,null,null,null],"a":"Infinity \"NaN\\","b":-1})");
   EXPECT_EQ(parse_error(text).what, "a.json:1:17: not valid JSON");
   EXPECT_EQ(parse_json(R"({"a": 1, "a": 2})", "a.json", Dialect::python).dump(), R"({"a":2})");
+}
+TEST(ParseJson, ReadsFilesOfMoetuneStrictlyInEitherDialect) {
+  for (const Dialect dialect : {Dialect::strict, Dialect::python}) {
+    const auto refused = [&](std::string_view text) {
+      return error_of([&] { parse_json(text, "a.json", dialect); }).what;
+    };
+    EXPECT_EQ(refused(R"({"schema": "moetune.model/1", "n": 1, "n": 2})"), "a.json: the key n appears twice");
+    EXPECT_EQ(refused(R"({"n": NaN, "schema": "moetune.model/1"})"), "a.json:1:7: not valid JSON");
+  }
 }
 TEST(ParseJson, CountsColumnsBehindPythonsNumbers) {
   const auto python_error = [](std::string_view text) {

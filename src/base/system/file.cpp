@@ -33,7 +33,7 @@ std::string nearest_in_folder(const fs::path& path) {
 }
 
 Error cannot_write(const fs::path& path) {
-  return machine_error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+  return machine_error(fmt::format("cannot write: {}", std::strerror(errno))).at(path);
 }
 
 void write_all(int fd, std::string_view text, const fs::path& path) {
@@ -63,7 +63,7 @@ std::pair<Fd, fs::path> make_temporary(const fs::path& path, mode_t mode) {
 }
 
 Error cannot_be_written(const fs::path& path, const std::string& reason) {
-  return request_error(fmt::format("{}: cannot be written: {}", path.string(), reason));
+  return request_error(fmt::format("cannot be written: {}", reason)).at(path);
 }
 
 // The path behind all symbolic links, whether a file is there or not.
@@ -125,20 +125,19 @@ int write_all(int fd, std::string_view text) {
 
 std::string read_text(const fs::path& path, int64_t limit) {
   if (is_special(path) && !path.string().starts_with("/dev/") && !path.string().starts_with("/proc/"))
-    throw request_error(fmt::format("{}: expected a regular file, found a device or a pipe", path.string()));
+    throw request_error("expected a regular file, found a device or a pipe").at(path);
   const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.get() < 0)
-    throw request_error(fmt::format("{}: {}", path.string(), std::strerror(errno)),
-                        errno == ENOENT ? nearest_in_folder(path) : "");
+  if (const int reason = errno; file.get() < 0)
+    throw request_error(std::strerror(reason), reason == ENOENT ? nearest_in_folder(path) : "").at(path);
   struct stat info {};
   if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode))
-    throw request_error(fmt::format("{}: is a folder, expected a file", path.string()));
+    throw request_error("is a folder, expected a file").at(path);
   std::string text;
   std::vector<char> buffer(size_t{1} << 16);
   for (;;) {
     const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw request_error(fmt::format("{}: cannot read: {}", path.string(), std::strerror(errno)));
+    if (got < 0) throw request_error(fmt::format("cannot read: {}", std::strerror(errno))).at(path);
     if (got == 0) return text;
     text.append(buffer.data(), static_cast<size_t>(got));
     if (static_cast<int64_t>(text.size()) > limit)
@@ -156,19 +155,17 @@ void write_atomic(const fs::path& name, std::string_view text) {
 void require_writable(const fs::path& path, bool dry) {
   std::error_code error;
   if (path.empty()) throw request_error("the name of a file to write is empty");
-  if (!path.has_filename() || is_folder(path))
-    throw request_error(fmt::format("{}: is a folder, expected a file name", path.string()));
+  if (!path.has_filename() || is_folder(path)) throw request_error("is a folder, expected a file name").at(path);
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (!is_there(folder)) {
     fs::path above = fs::absolute(folder, error);
     while (!is_there(above) && above.has_relative_path()) above = above.parent_path();
-    if (above == above.root_path())
-      throw request_error(fmt::format("{}: no such folder", folder.string()), "make it, or name another folder");
+    if (above == above.root_path()) throw request_error("no such folder", "make it, or name another folder").at(folder);
     if (dry) return require_writable(above / path.filename());
     fs::create_directories(folder, error);
-    if (error) throw request_error(fmt::format("{}: cannot make the folder: {}", folder.string(), error.message()));
+    if (error) throw request_error(fmt::format("cannot make the folder: {}", error.message())).at(folder);
   }
-  if (!is_folder(folder)) throw request_error(fmt::format("{}: is not a folder", folder.string()));
+  if (!is_folder(folder)) throw request_error("is not a folder").at(folder);
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none)
     throw cannot_be_written(path, error.message());  // the name cannot be resolved

@@ -40,8 +40,9 @@ Fd open_lock(const fs::path& path) {
     if (flags & O_CREAT) fd.get() < 0 ? reason = errno : ::fchmod(fd.get(), 0666);
     if (fd.get() >= 0) return fd;
   }
-  throw machine_error(fmt::format("{}: cannot make the lock file: {}", path.string(), std::strerror(reason)),
-                      "set MOETUNE_LOCK_DIR to a folder that can be written");
+  throw machine_error(fmt::format("cannot make the lock file: {}", std::strerror(reason)),
+                      "set MOETUNE_LOCK_DIR to a folder that can be written")
+      .at(path);
 }
 
 // With `failed`, errno has the reason.
@@ -135,8 +136,7 @@ DeviceLock lock_device(const std::string& id, const std::string& device, const s
     throw machine_error(
         fmt::format("{} is using {}", another(noted_holder(fd.get()).first), device.empty() ? id : device),
         fmt::format("wait until it has ended, or choose another device; the lock is {}", path.string()));
-  if (lock == Flock::failed)
-    throw machine_error(fmt::format("{}: cannot lock: {}", path.string(), std::strerror(errno)));
+  if (lock == Flock::failed) throw machine_error(fmt::format("cannot lock: {}", std::strerror(errno))).at(path);
   note_holder(fd.get(), command);
   return DeviceLock(std::move(fd), path);
 }
@@ -156,8 +156,9 @@ OutputLock::OutputLock(const fs::path& path) {
     made = fd_.get() >= 0;
     if (!made) fd_ = Fd(::open(path_.c_str(), kFlags, 0666));
     if (fd_.get() < 0)
-      throw request_error(fmt::format("{}: cannot make the lock file: {}", path_.string(), std::strerror(errno)),
-                          "write to a folder in which you may make files");
+      throw request_error(fmt::format("cannot make the lock file: {}", std::strerror(errno)),
+                          "write to a folder in which you may make files")
+          .at(path_);
     const Flock lock = try_flock(fd_.get());
     if (lock == Flock::taken) throw in_use(another_here_or_there(fd_.get()), path);
     if (lock == Flock::failed || is_at(fd_.get(), path_)) break;
@@ -166,9 +167,9 @@ OutputLock::OutputLock(const fs::path& path) {
   char begin[kOurs.size()] = {};
   const ssize_t got = ::pread(fd_.get(), begin, sizeof begin, 0);
   if (got > 0 && std::string_view(begin, static_cast<size_t>(got)) != kOurs)
-    throw request_error(
-        fmt::format("{}: moetune would lock {} by this file, which it did not make", path_.string(), path.string()),
-        "move it away, or choose another output");
+    throw request_error(fmt::format("moetune would lock {} by this file, which it did not make", path.string()),
+                        "move it away, or choose another output")
+        .at(path_);
   remove_ = made || got > 0;
   note_holder(fd_.get(), host_name(), kOurs);
   remove_leftovers(behind_names(path));

@@ -29,6 +29,10 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+Error wrong(std::string_view what, const std::string& sentence, const std::string& hint = {}) {
+  return request_error(sentence, hint).at(Where::of_option(what));
+}
+
 }  // namespace
 
 double parse_share(std::string_view text, std::string_view what) {
@@ -36,7 +40,7 @@ double parse_share(std::string_view text, std::string_view what) {
   const double value = parse_number(percent ? text.substr(0, text.size() - 1) : text, what);
   const double share = percent ? value / 100 : value;
   if (!(share > 0) || share > 1)
-    throw request_error(fmt::format("{}: {} is not above 0% and up to 100%", what, text), "write it as 5% or 0.05");
+    throw wrong(what, fmt::format("{} is not above 0% and up to 100%", text), "write it as 5% or 0.05");
   return share;
 }
 
@@ -61,7 +65,7 @@ double parse_number(std::string_view text, std::string_view what) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    throw request_error(fmt::format("{}: '{}' is not a number", what, text));
+    throw wrong(what, fmt::format("'{}' is not a number", text));
   return value;
 }
 
@@ -69,11 +73,10 @@ int64_t parse_integer(std::string_view text, std::string_view what, int64_t low,
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::result_out_of_range && end == text.data() + text.size())
-    throw request_error(fmt::format("{}: {} is outside {} to {}", what, text, low, high));
+    throw wrong(what, fmt::format("{} is outside {} to {}", text, low, high));
   if (text.empty() || error != std::errc() || end != text.data() + text.size())
-    throw request_error(fmt::format("{}: '{}' is not a whole number", what, text));
-  if (value < low || value > high)
-    throw request_error(fmt::format("{}: {} is outside {} to {}", what, value, low, high));
+    throw wrong(what, fmt::format("'{}' is not a whole number", text));
+  if (value < low || value > high) throw wrong(what, fmt::format("{} is outside {} to {}", value, low, high));
   return value;
 }
 
@@ -120,11 +123,10 @@ std::vector<int64_t> parse_integers(std::string_view text, std::string_view what
   std::vector<int64_t> values;
   const auto add = [&](int64_t value) {
     add_once(values, value);
-    if (values.size() > kMaxValues)
-      throw request_error(fmt::format("{}: '{}' has over {} values", what, text, kMaxValues));
+    if (values.size() > kMaxValues) throw wrong(what, fmt::format("'{}' has over {} values", text, kMaxValues));
   };
   for (const std::string& piece : split(text, ',')) {
-    if (piece.empty()) throw request_error(fmt::format("{}: the list '{}' has an empty value", what, text));
+    if (piece.empty()) throw wrong(what, fmt::format("the list '{}' has an empty value", text));
     const size_t dash = piece.find('-', 1);
     if (dash == std::string::npos) {
       add(parse_integer(piece, what, low, high));
@@ -135,16 +137,16 @@ std::vector<int64_t> parse_integers(std::string_view text, std::string_view what
     const int64_t last = parse_integer(piece.substr(dash + 1, step_at - dash - 1), what, low, high);
     const bool stepped = step_at != std::string::npos, factor = stepped && piece[step_at] == '*';
     const int64_t step = stepped ? parse_integer(piece.substr(step_at + 1), what, factor ? 2 : 1, high) : 1;
-    if (last < first) throw request_error(fmt::format("{}: the range '{}' ends before it begins", what, piece));
+    if (last < first) throw wrong(what, fmt::format("the range '{}' ends before it begins", piece));
     if (factor && first < 1)
-      throw request_error(fmt::format("{}: the range '{}' multiplies, so it must begin at 1 or more", what, piece));
+      throw wrong(what, fmt::format("the range '{}' multiplies, so it must begin at 1 or more", piece));
     for (int64_t value = first; value <= last;) {
       add(value);
       if (factor ? value > last / step : value > last - step) break;
       value = factor ? value * step : value + step;
     }
   }
-  if (values.empty()) throw request_error(fmt::format("{}: the list is empty", what));
+  if (values.empty()) throw wrong(what, "the list is empty");
   return values;
 }
 

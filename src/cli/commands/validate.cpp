@@ -86,12 +86,14 @@ void read_text_of(const std::string& text, const Catalog& catalog, Judged& judge
   }
 }
 
-// "entries[3]: ..." for "table.json: entries[3]: ...", "line 2: ..." for "journal.jsonl:2: ...": the file has a column
-// of its own.
-std::string without_file(const std::string& fault, const std::string& file) {
-  if (!fault.starts_with(file + ":")) return fault;
-  const std::string place = fault.substr(file.size() + 1);
-  return place.starts_with(' ') ? place.substr(1) : "line " + place;
+// "entries[3]: ..." and "line 2: ...": the file has a column of its own.
+std::string without_file(const Error& error, const std::string& file) {
+  Where place = error.place();
+  if (place.file != file) return error.what();
+  place.file = place.line > 0 ? "line " + std::to_string(place.line) : "";
+  place.line = 0;
+  const std::string where = place.text();
+  return where.empty() ? error.sentence() : fmt::format("{}: {}", where, error.sentence());
 }
 
 Judged judge(const std::string& file, const Catalog& catalog) {
@@ -102,7 +104,7 @@ Judged judge(const std::string& file, const Catalog& catalog) {
     read_text_of(text, catalog, judged);
     judged.result = kValid;
   } catch (const Error& error) {
-    judged.fault = without_file(error.what(), file), judged.hint = error.hint();
+    judged.fault = without_file(error, file), judged.hint = error.hint();
   }
   return judged;
 }

@@ -293,7 +293,7 @@ std::vector<Cell> make_cells(const CellOptions& options) {
   try {
     cells = options.suite.empty() ? make_cells(options.request) : suite_cells(options);
   } catch (const CellRequestError& error) {
-    throw request_error(fmt::format("{}: {}", option_name(error.field()), error.what()), error.hint());
+    throw error.at(Where::of_option(option_name(error.field())));
   }
   const std::string first = cells.empty() ? "" : id(cells.front());
   std::erase_if(cells, [&](const Cell& cell) { return !options.filter.takes(id(cell)); });

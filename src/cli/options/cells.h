@@ -29,7 +29,7 @@ class Filter {
 
 /// One product of lists of a suite, and where in its file it stands.
 struct SuitePart {
-  std::string where;
+  Where where;
   CellRequest request = {};
 };
 

@@ -22,6 +22,7 @@ struct Apps {
   bool version = false;
   std::map<const CLI::Option*, WordSource> words;
   std::map<const CLI::Option*, Reader> readers;
+  std::map<const CLI::Option*, bool*> flags;
   std::deque<std::string> values;  // of options with a reader
   std::deque<std::vector<std::string>> lists;
 };
@@ -31,8 +32,8 @@ namespace {
 constexpr const char* kColorHelp = "auto, always or never";
 
 void declare_color(CLI::App& app, std::string& color, std::map<const CLI::Option*, WordSource>& words) {
-  words[app.add_option("--color", color, kColorHelp)->type_name("WHEN")->group("Other")] =
-      one_of({"auto", "always", "never"});
+  CLI::Option* option = app.add_option("--color", color, kColorHelp)->type_name("WHEN")->group("Other");
+  words[option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)] = one_of({"auto", "always", "never"});
 }
 
 HelpPage main_help(const std::vector<Command>& commands) {
@@ -72,18 +73,27 @@ std::string see_help(const CLI::App& app) {
   return fmt::format("see '{} --help'", name);
 }
 
-// "--output: 1 required FILE missing" and "--output: At Most 1 required but received 2" said plainly.
-std::string in_our_words(const CLI::ParseError& error) {
-  std::string what = error.what();
-  const std::string name = what.substr(0, what.find(':'));
-  if (what.find(" received ") != std::string::npos) return name + " is given more than once";
-  if (what.ends_with(" missing")) return name + " needs a value";
-  // "Could not convert: --quiet = maybe": only of flags, because values stay text here.
-  constexpr std::string_view kUnread = "Could not convert: ";
-  if (const size_t equals = what.find(" = "); what.starts_with(kUnread) && equals != std::string::npos)
-    return fmt::format("{} is a flag: '{}' is neither true nor false",
-                       what.substr(kUnread.size(), equals - kUnread.size()), what.substr(equals + 3));
-  return what;
+// A value is missing only behind the last word.
+std::string without_value(const CLI::App& app, const std::string& last) {
+  const std::string word = last.substr(0, last.find('='));
+  const CLI::Option* option = app.get_option_no_throw(word);
+  return fmt::format("{} needs a value", option ? option->get_name() : word);
+}
+
+void read_flags(const std::map<const CLI::Option*, bool*>& flags, const CLI::App& app) {
+  for (const auto& [option, value] : flags) try {
+      if (option->count() > 0) *value = option->as<bool>();
+    } catch (const CLI::ConversionError&) {
+      throw request_error(fmt::format("{} is a flag: '{}' is neither true nor false", option->get_name(),
+                                      fmt::join(option->results(), ",")),
+                          see_help(app));
+    }
+}
+
+void require_once(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_expected_max() == 1 && option->count() > 1)
+      throw request_error(fmt::format("{} is given more than once", option->get_name()), see_help(app));
 }
 
 // Throws where there are words but no command: the first is a mistyped command, unless it is an option.
@@ -185,13 +195,14 @@ HelpPage command_help(const Command& command, const CLI::App& app) {
 }  // namespace
 
 void OptionSet::flag(const std::string& names, bool& value, const std::string& help) {
-  app_.add_flag(names, value, help)->group(group_);
+  apps_.flags[app_.add_flag(names, help)->group(group_)] = &value;
 }
 
 void OptionSet::value(const std::string& names, std::string& value, const std::string& placeholder,
                       const std::string& help, WordSource words) {
   const std::string full = value.empty() ? help : fmt::format("{} [{}]", help, value);
-  apps_.words[app_.add_option(names, value, full)->type_name(placeholder)->group(group_)] = std::move(words);
+  CLI::Option* option = app_.add_option(names, value, full)->type_name(placeholder)->group(group_);
+  apps_.words[option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)] = std::move(words);
 }
 
 void OptionSet::value(const std::string& names, Reader read, const std::string& placeholder, const std::string& help,
@@ -249,8 +260,9 @@ std::vector<std::string> list_words(const std::vector<std::string>& given, std::
   for (const std::string& list : given)
     for (const std::string& word : split(list, ',')) {
       if (word.empty())
-        throw request_error(fmt::format("{}: the list '{}' has an empty word", option, list),
-                            "write a list as one word, such as 1,16, or in quotes: '1, 16'");
+        throw request_error(fmt::format("the list '{}' has an empty word", list),
+                            "write a list as one word, such as 1,16, or in quotes: '1, 16'")
+            .at(Where::of_option(option));
       result.push_back(word);
     }
   return result;
@@ -261,7 +273,7 @@ CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(comma
   main.name("moetune");
   main.allow_extras();
   main.require_subcommand(0, 1);
-  main.add_flag("-V,--version", apps_->version);
+  apps_->flags[main.add_flag("-V,--version")] = &apps_->version;
   declare_color(main, apps_->color, apps_->words);
   for (const Command& command : commands_)
     apps_->commands.push_back(main.add_subcommand(std::string(command.name), std::string(command.summary)));
@@ -331,14 +343,18 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   } catch (const CLI::ParseError& error) {
     // An unknown option is the likelier cause of whatever else is wrong.
     if (const auto extras = chosen().remaining(); !extras.empty()) throw left_over(chosen(), extras);
-    throw request_error(in_our_words(error), see_help(chosen()));
+    const bool missing = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ArgumentMismatch);
+    throw request_error(missing ? without_value(chosen(), argv.back()) : error.what(), see_help(chosen()));
   }
+  read_flags(apps_->flags, chosen());
   if (const BuildInfo build = build_info(); apps_->version)
     return {.text =
                 fmt::format("moetune {} ({}{})\n", build.version, build.commit, build.dirty ? ", with changes" : "")};
   require_command(commands_, main.remaining());
-  for (const CLI::App* app : std::initializer_list<const CLI::App*>{&main, &chosen()})
+  for (const CLI::App* app : std::initializer_list<const CLI::App*>{&main, &chosen()}) {
     if (const auto extras = app->remaining(); !extras.empty()) throw left_over(*app, extras);
+    require_once(*app);
+  }
   if (command() == commands_.end()) return {.text = page_text(main_help(commands_), width)};
   const Given given = given_options(chosen());
   read_values(chosen(), apps_->readers);

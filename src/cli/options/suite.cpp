@@ -18,8 +18,8 @@ std::string typed(const JsonAt& json) {
 
 void read_key(const CellOption& option, const JsonAt& json, CellRequest& request) {
   if (option.flag) return void(option.flag(request) = json.boolean());
-  for (const std::string& word : option.list ? list_words({typed(json)}, json.where()) : std::vector{typed(json)})
-    option.read(request, word, json.where());
+  for (const std::string& word : option.list ? list_words({typed(json)}, option.name) : std::vector{typed(json)})
+    option.read(request, word, option.name);
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ void read_key(const CellOption& option, const JsonAt& json, CellRequest& request
 std::vector<SuitePart> suite_from_json(const JsonAt& json) {
   require_schema(json, "suite");  // refuses unknown keys
   return list_at(json["cells"], [](const JsonAt& at) {
-    SuitePart part{.where = at.where()};
+    SuitePart part{.where = at.place()};
     for (const CellOption& option : cell_options())
       if (at.has(option.name))
         with_place(at[option.name], [&](const JsonAt& value) { read_key(option, value, part.request); });
@@ -39,9 +39,11 @@ std::vector<Cell> make_cells(const SuitePart& part) {
   try {
     return make_cells(part.request);
   } catch (const CellRequestError& error) {
-    throw Error(error.exit(), fmt::format("{}.{}: {}", part.where, error.field(), error.what()), error.hint());
+    Where where = part.where;
+    where.pointer = pointer_to(where.pointer, error.field());
+    throw error.at(where);
   } catch (const Error& error) {
-    throw Error(error.exit(), fmt::format("{}: {}", part.where, error.what()), error.hint());
+    throw error.at(part.where);
   }
 }
 

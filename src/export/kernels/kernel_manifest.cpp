@@ -10,7 +10,6 @@
 #include "record/layer.h"
 #include "runtime/launch.h"
 #include "runtime/manifest.h"
-#include "runtime/sha256.h"
 #include "variant/pack/launch_rule.h"
 #include "workload/product.h"
 

@@ -156,11 +156,12 @@ int64_t padded_width(Server server, const std::string& model, int64_t intermedia
 
 ServingRows read_serving(const std::filesystem::path& path) {
   const Json json = read_json(path, Dialect::python);
-  if (!json.is_object()) JsonAt(json, path.string()).fail("expected an object");
+  const JsonAt file(json, path);
+  if (!json.is_object()) file.fail("expected an object");
   ServingRows rows;
   for (const auto& [key, value] : json.items()) {
     if (key == "triton_version") continue;
-    const JsonAt at(value, fmt::format("{}: {}", path.string(), key));
+    const JsonAt at = file[key];
     ServingRow row;
     const bool whole = !at.has("SPLIT_K") || at.has(kBlockN);  // else a row that leaves the rest to the server
     for (const auto& [knob, member] : kRowKnobs)

@@ -18,18 +18,9 @@ namespace {
 constexpr uintmax_t kMaxBytes = uintmax_t{4} << 30;
 constexpr std::string_view kAfresh = "start afresh without --resume";
 
-Json parse_line(const std::string& line, const std::string& place) {
-  if (line.find_first_not_of(" \t\r") == std::string::npos)
-    throw request_error(fmt::format("{}: the line is empty", place));
-  try {
-    return parse_json(line, place);
-  } catch (const Error& error) {
-    // The parser counts lines too; in JSON lines its count is always 1.
-    std::string what = error.what();
-    const std::string doubled = place + ":1:";
-    if (what.starts_with(doubled)) what.replace(0, doubled.size(), place + ":");
-    throw request_error(what, error.hint());
-  }
+Json parse_line(const std::string& line, const Where& place) {
+  if (line.find_first_not_of(" \t\r") == std::string::npos) throw request_error("the line is empty").at(place);
+  return parse_json(line, place);
 }
 
 void read_record(const JsonAt& json, const std::set<std::string>& cells, const Catalog& catalog,
@@ -208,8 +199,8 @@ void each_line(const fs::path& path, const std::function<void(const JsonAt& json
     throw request_error(fmt::format("{}: far too long for a journal", path.string()));
   std::ifstream file(path, std::ios::binary);
   std::string line;
-  for (int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
-    const std::string place = fmt::format("{}:{}", path.string(), number);
+  for (size_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+    const Where place(path, number);
     const Json json = parse_line(line, place);
     visit(JsonAt(json, place), line);
   }

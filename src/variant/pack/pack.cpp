@@ -11,7 +11,6 @@
 #include "base/system/file.h"
 #include "runtime/launch.h"
 #include "runtime/manifest.h"
-#include "runtime/sha256.h"
 
 namespace moetune {
 namespace {
@@ -52,7 +51,7 @@ std::vector<Pack> exported_packs(const std::filesystem::path& folder, std::vecto
   each(root["kernels"], [&](const JsonAt& kernel) {
     if (fits_no_pack(kernel)) return left_out.push_back(kernel["name"].string());
     const Json json = pack_of_exported(kernel, root["files"]);
-    Pack& pack = packs.emplace_back(whole_pack(JsonAt(json, kernel.where()), folder));
+    Pack& pack = packs.emplace_back(whole_pack(JsonAt(json, kernel.place()), folder));
     pack.hash = short_hash(json.dump());
     each(root["cells"], [&](const JsonAt& cell) {
       if (cell["kernel"].string() == kernel["name"].string()) pack.cells.push_back(cell["id"].string());

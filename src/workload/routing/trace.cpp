@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kRecordings = "configs/routings/";
 constexpr std::string_view kJson = ".json";
 
-Trace read_json_text(std::string_view text, const std::string& where, int64_t experts, int64_t top_k) {
+Trace read_json_text(std::string_view text, const Where& where, int64_t experts, int64_t top_k) {
   const Json json = parse_json(text, where);
   return trace_from_json(JsonAt(json, where), experts, top_k);
 }
@@ -33,8 +33,9 @@ Trace trace_of(const RoutingSpec& spec, int64_t experts, int64_t top_k) {
 const TraceLayer& layer_of(const Trace& trace, const RoutingSpec& spec) {
   if (!spec.layer.empty()) return find_layer(trace, spec.layer, spec.file);
   if (trace.layers.size() != 1)
-    throw request_error(fmt::format("{}: has {} layers, but the routing names none", spec.file, trace.layers.size()),
-                        fmt::format("write {}#{}", text(spec), trace.layers.front().name));
+    throw request_error(fmt::format("has {} layers, but the routing names none", trace.layers.size()),
+                        fmt::format("write {}#{}", text(spec), trace.layers.front().name))
+        .at(spec.file);
   return trace.layers.front();
 }
 
@@ -89,9 +90,10 @@ Trace read_trace(const fs::path& path, int64_t experts, int64_t top_k) {
   if (extension == ".json") return read_json_text(read_text(path), where, experts, top_k);
   if (extension == ".csv") return trace_from_csv(read_text(path), where, experts, top_k);
   if (extension == ".npy") return trace_from_npy(read_text(path), where, experts, top_k);
-  throw request_error(fmt::format("{}: the file name doesn't tell the kind of recording", where),
+  throw request_error("the file name doesn't tell the kind of recording",
                       extension == ".pt" ? "make JSON of SGLang's dump with scripts/convert_recording.py FILE.pt"
-                                         : "it must end in .json, .csv or .npy");
+                                         : "it must end in .json, .csv or .npy")
+      .at(where);
 }
 
 fs::path trace_file(const RoutingSpec& spec) {
@@ -102,8 +104,7 @@ fs::path trace_file(const RoutingSpec& spec) {
 const TraceLayer& find_layer(const Trace& trace, const std::string& name, const fs::path& path) {
   const auto found = std::ranges::find(trace.layers, name, &TraceLayer::name);
   if (found != trace.layers.end()) return *found;
-  const Error unknown = unknown_word("layer", name, mapped(trace.layers, &TraceLayer::name));
-  throw request_error(fmt::format("{}: {}", path.string(), unknown.what()), unknown.hint());
+  throw unknown_word("layer", name, mapped(trace.layers, &TraceLayer::name)).at(path);
 }
 
 std::vector<int32_t> scale_rows(const std::vector<int32_t>& m_sizes, int64_t tokens, int64_t rows) {
@@ -134,8 +135,9 @@ int64_t recorded_tokens(const RoutingSpec& spec, int64_t experts, int64_t top_k)
   if (!spec.layer.empty()) return find_layer(trace, spec.layer, spec.file).tokens;
   for (const TraceLayer& layer : trace.layers)
     if (layer.tokens != trace.layers.front().tokens)
-      throw request_error(fmt::format("{}: its layers were recorded with different numbers of tokens", spec.file),
-                          fmt::format("name a layer: {}#{}", text(spec), layer.name));
+      throw request_error("its layers were recorded with different numbers of tokens",
+                          fmt::format("name a layer: {}#{}", text(spec), layer.name))
+          .at(spec.file);
   return trace.layers.front().tokens;
 }
 

@@ -16,6 +16,10 @@ namespace {
 
 int64_t known(const JsonAt& json, std::string_view key) { return json.has(key) ? json[key].integer() : 0; }
 
+int64_t agreed_at(const JsonAt& json, std::string_view key, int64_t wanted) {
+  return with_place(json, [&](const JsonAt&) { return agreed(key, known(json, key), wanted); });
+}
+
 // Averages are rounded so that their sum is.
 std::vector<int32_t> rows_of(const JsonAt& array, int64_t experts, int64_t tokens) {
   const int64_t size = static_cast<int64_t>(array.size());
@@ -36,7 +40,9 @@ void read_rows(const JsonAt& layers, int64_t tokens, Trace& trace) {
     const JsonAt array = layers[item.key()];
     std::vector<int32_t> rows = rows_of(array, trace.experts, tokens);
     trace.experts = static_cast<int64_t>(rows.size());
-    add_layer(trace, layer_from_rows(array.where(), item.key(), std::move(rows), tokens, trace.top_k), array.where());
+    with_place(array, [&](const JsonAt&) {
+      add_layer(trace, layer_from_rows(item.key(), std::move(rows), tokens, trace.top_k));
+    });
   }
 }
 
@@ -56,8 +62,9 @@ void read_ids(const JsonAt& layers, int64_t tokens, Trace& trace) {
       const std::vector<int32_t> chosen = integers(choices, 0, trace.experts - 1);
       ids.insert(ids.end(), chosen.begin(), chosen.end());
     }
-    add_layer(trace, layer_from_ids(array.where(), item.key(), std::move(ids), trace.top_k, trace.experts),
-              array.where());
+    with_place(array, [&](const JsonAt&) {
+      add_layer(trace, layer_from_ids(item.key(), std::move(ids), trace.top_k, trace.experts));
+    });
   }
 }
 
@@ -75,11 +82,12 @@ void read_loads(const JsonAt& loads, int64_t tokens, Trace& trace) {
     const JsonAt counts = load["counts"];
     if (static_cast<int64_t>(counts.size()) != trace.experts) continue;
     const int64_t own_tokens = load.has("tokens") ? load["tokens"].integer() : tokens;
-    trace.top_k = agreed(load.where(), "top_k", known(load, "top_k"), trace.top_k);
-    add_layer(trace,
-              layer_from_rows(counts.where(), load["name"].string(), rows_of(counts, trace.experts, own_tokens),
-                              own_tokens, trace.top_k),
-              load.where());
+    trace.top_k = agreed_at(load, "top_k", trace.top_k);
+    std::vector<int32_t> rows = rows_of(counts, trace.experts, own_tokens);
+    TraceLayer layer = with_place(counts, [&](const JsonAt&) {
+      return layer_from_rows(load["name"].string(), std::move(rows), own_tokens, trace.top_k);
+    });
+    with_place(load, [&](const JsonAt&) { add_layer(trace, std::move(layer)); });
   }
 }
 
@@ -89,19 +97,19 @@ Trace trace_from_json(const JsonAt& json, int64_t experts, int64_t top_k) {
   if (json.value().is_array()) {  // of layers, or of one
     const bool one = json.size() > 0 && json.value()[0].is_number();
     const Json counts = {{"logical_count", one ? Json::array({json.value()}) : json.value()}};
-    return trace_from_json(JsonAt(counts, json.where()), experts, top_k);
+    return trace_from_json(JsonAt(counts, json.place()), experts, top_k);
   }
   json.has("schema") ? require_schema(json, "routing") : require_valid(json, "routing");
   Trace trace;
-  trace.experts = agreed(json.where(), "experts", known(json, "experts"), experts);
-  trace.top_k = agreed(json.where(), "top_k", known(json, "top_k"), top_k);
+  trace.experts = agreed_at(json, "experts", experts);
+  trace.top_k = agreed_at(json, "top_k", top_k);
   const int64_t tokens = known(json, "tokens");
   if (json.has("layers")) read_rows(json["layers"], tokens, trace);
   if (json.has("topk_ids")) read_ids(json["topk_ids"], tokens, trace);
   if (json.has("logical_count")) {
     Json layers = Json::object();
     for (const Json& rows : json["logical_count"].value()) layers[std::to_string(layers.size())] = rows;
-    read_rows(JsonAt(layers, json["logical_count"].where()), tokens, trace);
+    read_rows(JsonAt(layers, json["logical_count"].place()), tokens, trace);
   }
   if (json.has("loads")) read_loads(json["loads"], tokens, trace);
   return trace;
