@@ -9,8 +9,8 @@ out with a message where not.
     moetune bench --table table.json --peers peers.json
 
 Standard output gets a Markdown table, -o a JSON file (moetune.peers/1);
-everything else goes to standard error. The method: operand sets rotate through
-at least three L2s; whole rotations are captured in one CUDA graph of about 2
+everything else goes to standard error. The method: operand sets rotate over at
+least three times the L2 size; whole rotations are captured in a CUDA graph of 2
 ms; CUDA events stand around its replays, with a rest before each; the result is
 the median of the blocks. Each result is checked against an fp32 product expert
 by expert before and after it is timed. Of cells with gates a peer's product is
