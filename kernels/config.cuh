@@ -22,10 +22,6 @@ struct PromoteScaled {
 
 struct PlainConfig {
   using AfterStage = KeepSums;
-  static constexpr bool interleaved = false;  // rows of W: a gate and its up by turns, not all gates first
-  static constexpr bool adds_bias = false;
-  static constexpr bool stores_h = false;
-  static constexpr int scale_parts = 1;  // of a tile's joined columns, each with one scale for gates and one for ups
 };
 
 }  // namespace moetune

@@ -16,31 +16,31 @@ __forceinline__ long long memory_row(const Args& args, int row) {
 }
 template <class Config>
 __forceinline__ long long source_row(const Args& args, int row) {
-  return memory_row<Config::x_rows>(args, row);
+  return memory_row<Config::problem.x_rows>(args, row);
 }
 template <class Config>
 __forceinline__ long long target_row(const Args& args, int row) {
-  return memory_row<Config::y_rows>(args, row);
+  return memory_row<Config::problem.y_rows>(args, row);
 }
 
 // Columns of Y, and where those of a tile begin: args.n and Tile::column count columns of the product, of which the
 // function of the result may join several.
 template <class Config>
 __forceinline__ long long y_columns(const Args& args) {
-  return args.n / Config::Function::joins;
+  return args.n / Config::Function::columns_per_output;
 }
 template <class Config>
 __forceinline__ int y_column(const Tile& tile) {
-  return tile.column / Config::Function::joins;
+  return tile.column / Config::Function::columns_per_output;
 }
 
 // The row of an expert's W that makes column `column` of the product: where two are joined, eight gates and their eight
 // ups by turns.
 template <class Config>
 __forceinline__ long long w_row(const Args& args, long long column) {
-  if constexpr (Config::Function::joins == 1) return column;
+  if constexpr (Config::Function::columns_per_output == 1) return column;
   const long long y = column / 16 * 8 + column % 8, up = column / 8 % 2;
-  return Config::interleaved ? 2 * y + up : y + up * (args.n / 2);
+  return Config::problem.interleaved ? 2 * y + up : y + up * (args.n / 2);
 }
 // What is added to sums of an expert's column.
 template <class Config>
@@ -58,14 +58,14 @@ __forceinline__ typename Config::Function::Result* place_in_h(const Args& args, 
 // From a gate in H to its up.
 template <class Config>
 __forceinline__ long long up_after_gate(const Args& args) {
-  return Config::interleaved ? 1 : args.n / 2;
+  return Config::problem.interleaved ? 1 : args.n / 2;
 }
 // Stores two neighbouring gates and their ups, of 16 bits each.
 template <class Config>
 __forceinline__ void store_pairs_in_h(const Args& args, int row, long long column, unsigned gates, unsigned ups) {
   if (column >= args.n) return;
   auto* const h = reinterpret_cast<unsigned*>(place_in_h<Config>(args, row, column));
-  if constexpr (Config::interleaved)
+  if constexpr (Config::problem.interleaved)
     *reinterpret_cast<uint2*>(h) = {__byte_perm(gates, ups, 0x5410), __byte_perm(gates, ups, 0x7632)};
   else
     h[0] = gates, h[up_after_gate<Config>(args) / 2] = ups;

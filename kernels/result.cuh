@@ -8,16 +8,17 @@ namespace moetune {
 
 // What every function has:
 //   Result   the element of Y
-//   joins    columns of the product that make one of Y. With two, columns 16 i + j and 16 i + 8 + j make column 8 i + j
+//   columns_per_output    columns of the product that make one of Y. With two, columns 16 i + j and 16 i + 8 + j make
+//   column 8 i + j
 //            of Y (j < 8): one thread has the sums of both
 //   weighs   whether it multiplies rows by their top-k weights
 //   Weight   of a row; Weights: of two neighbours in Y, in a row or a column
-//   value    an element of Y before its last rounding, from `joins` sums
-//   pair     two neighbours of Y as they are stored, in one register, from `joins` sums each
+//   value    an element of Y before its last rounding, from `columns_per_output` sums
+//   pair     two neighbours of Y as they are stored, in one register, from `columns_per_output` sums each
 template <class Element>
 struct Identity {
   using Result = Element;
-  static constexpr int joins = 1;
+  static constexpr int columns_per_output = 1;
   static constexpr bool weighs = false;
   using Weight = typename Choice<sizeof(Element) == 2, Element, bf16>::type;  // unused, and short where it is stored
   using Weights = unsigned;

@@ -25,7 +25,7 @@ struct GptOss {
 template <class Element, class Activation>
 struct Gated {
   using Result = Element;
-  static constexpr int joins = 2;
+  static constexpr int columns_per_output = 2;
   static constexpr bool weighs = false;
   using Weight = typename Identity<Element>::Weight;
   using Weights = unsigned;
@@ -40,7 +40,7 @@ struct Gated {
 template <class Element, int of_activation, bool of_weighted, bool of_dots>
 struct GateGradient {
   using Result = Element;
-  static constexpr int joins = 1, activation = of_activation;
+  static constexpr int columns_per_output = 1, activation = of_activation;
   static constexpr bool weighs = of_weighted, dots = of_dots;
   using Weight = fp32;
 };

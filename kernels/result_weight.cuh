@@ -8,7 +8,7 @@ namespace moetune {
 template <class Element>
 struct Weighted {
   using Result = Element;
-  static constexpr int joins = 1;
+  static constexpr int columns_per_output = 1;
   static constexpr bool weighs = true;
   using Weight = fp32;
   using Weights = float2;
@@ -22,7 +22,7 @@ struct Weighted {
 template <class Element>
 struct RoundedWeighted {
   using Result = Element;
-  static constexpr int joins = 1;
+  static constexpr int columns_per_output = 1;
   static constexpr bool weighs = true;
   using Weight = Result;
   using Weights = unsigned;

@@ -47,7 +47,7 @@ struct BlockScalesOfX {
 // Block `number` of W of a tile from `column` on, in the expert. Where columns are joined: of its gates, or of its ups.
 template <class Block>
 __forceinline__ int w_block(const Args& args, int column, int number) {
-  if constexpr (Block::Function::joins > 1)
+  if constexpr (Block::Function::columns_per_output > 1)
     return static_cast<int>(w_row<Block>(args, column + number * 8)) / kScaleBlock;
   return column / kScaleBlock + number;
 }
@@ -55,14 +55,14 @@ __forceinline__ int w_block(const Args& args, int column, int number) {
 // A scale for each 128 rows of an expert's W and 128 columns.
 struct BlockScalesOfW {
   static constexpr bool at_end = false;
-  static constexpr int stage_bytes(int rows, int columns, int joins) {
-    return w_block_scale_bytes(rows, columns, joins);
+  static constexpr int stage_bytes(int rows, int columns, int per_output) {
+    return w_block_scale_bytes(rows, columns, per_output);
   }
 
-  // In a stage: [columns / 128][w_blocks(rows, joins)].
+  // In a stage: [columns / 128][w_blocks(rows, per_output)].
   template <class Block, int threads>
   struct Loader {
-    static constexpr int blocks = w_blocks(Block::block_n, Block::Function::joins);
+    static constexpr int blocks = w_blocks(Block::block_n, Block::Function::columns_per_output);
     const float* from = nullptr;  // this thread's block at the first column
     bool inside = false;
 
@@ -143,7 +143,7 @@ struct RowScalesOfW {
     RowScalesLoader<Block, threads, Block::block_n> rows;
     __forceinline__ void begin(const Block& block, const typename Block::Tile& tile, const auto& steps, const auto&) {
       const Args& args = block.args;
-      constexpr bool joined = Block::Function::joins > 1;
+      constexpr bool joined = Block::Function::columns_per_output > 1;
       const float* const of_expert = args.w_scales + tile.expert * args.w_scale_expert;
       rows.begin(steps, joined ? of_expert : of_expert + tile.column * args.w_scale_row,
                  static_cast<int>(args.n) - tile.column,

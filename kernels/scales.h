@@ -11,12 +11,12 @@ constexpr int blocks_across(int rows) {
 }
 
 /// The same of W's rows. Where two columns are joined a tile's gates lie in one block, and so do its ups.
-constexpr int w_blocks(int rows, int joins) { return joins > 1 ? 2 : blocks_across(rows); }
+constexpr int w_blocks(int rows, int per_output) { return per_output > 1 ? 2 : blocks_across(rows); }
 
 /// Bytes of a stage's scales, fp32: of blocks of 1 x 128 in X, of 128 x 128 in W, and of rows.
 constexpr int x_block_scale_bytes(int rows, int columns) { return columns / kScaleBlock * rows * 4; }
-constexpr int w_block_scale_bytes(int rows, int columns, int joins) {
-  return columns / kScaleBlock * w_blocks(rows, joins) * 4;
+constexpr int w_block_scale_bytes(int rows, int columns, int per_output) {
+  return columns / kScaleBlock * w_blocks(rows, per_output) * 4;
 }
 constexpr int row_scale_bytes(int rows) { return rows * 4; }
 

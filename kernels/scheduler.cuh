@@ -179,7 +179,7 @@ struct GridScheduler {
   static __forceinline__ bool next(State& s, TileType& tile, const Cut& cut) {
     const int at = cut.tile_at(s, tile), grid = s.m_tiles * s.n_tiles, place = at / grid;
     FoundExpert found = {};
-    const bool any = s.find(place, Config::accumulates, found);
+    const bool any = s.find(place, Config::problem.accumulates, found);
     tile.first_row = found.row, tile.depth = found.rows;
     if (!any) return false;
     int m_tile, n_tile;
@@ -197,7 +197,7 @@ struct GridScheduler {
   // Number of experts that are left out. All lanes of a warp call it.
   static __forceinline__ int left_out(const State& s) {
     int without = 0;
-    if constexpr (Config::accumulates)
+    if constexpr (Config::problem.accumulates)
       for (int e = static_cast<int>(threadIdx.x % 32); e < s.experts; e += 32) without += s.m_sizes[e] == 0;
     return __reduce_add_sync(~0u, without);
   }

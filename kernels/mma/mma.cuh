@@ -19,12 +19,7 @@ struct Mma {
   using Result = typename Function::Result;
   using Scales = MmaScalesOf<Config>;
   static constexpr MmaKnobs knobs = Config::knobs;
-  static constexpr MmaProblem problem = {.sums_rows = Config::x_across,
-                                         .weighs_x = Config::weighs_x,
-                                         .element_bytes = sizeof(Element),
-                                         .scale_bytes = Scales::bytes,
-                                         .scales_at_end = Scales::at_end,
-                                         .quantises = sizeof(Result) == 1};
+  static constexpr KernelProblem problem = Config::problem;
   static constexpr WarpGrid grid = warp_grid(knobs);
   static constexpr MmaLayout layout = mma_layout(knobs, problem);
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
@@ -34,22 +29,24 @@ struct Mma {
   using X = MmaOperandOf<Config, true>;
   using W = MmaOperandOf<Config, false>;
   static constexpr int staging_pitch = mma_staging_pitch(knobs);
-  static constexpr bool sums_rows = Config::x_across;
+  static constexpr bool sums_rows = problem.x_mn_major;
   static constexpr bool steps_vary = split > 1 || sums_rows;  // from tile to tile
   static constexpr bool stores_sums = sizeof(Result) == sizeof(float);
-  static constexpr int store_bytes = Config::store_bytes, scale_parts = Config::scale_parts;
-  static constexpr RowOrder y_rows = Config::y_rows;
   using Cut = typename Choice<split == 1, WholeTiles, TilePieces<split>>::type;
   using Tiles = typename Choice<sums_rows, GridScheduler<Config, Cut, GridInOrder>, Scheduler<Config, Cut>>::type;
   using TileType = typename Choice<sums_rows, TileOverRows, Tile>::type;
-  using Weights = typename Choice<Config::weighs_x, MmaWeights<Config>, NoMmaWeights<Config>>::type;
+  using Weights = typename Choice<problem.weighs_x, MmaWeights<Config>, NoMmaWeights<Config>>::type;
 
-  static_assert(!stores_sums || Function::joins == 1, "sums are stored as they are");
-  static_assert(!problem.quantises || block_n == Function::joins * kScaleBlock, "a tile has the columns of a scale");
+  static_assert(!stores_sums || Function::columns_per_output == 1, "sums are stored as they are");
+  static_assert(!problem.quantises() || block_n == Function::columns_per_output * kScaleBlock,
+                "a tile has the columns of a scale");
   static_assert(AfterStage::scaled == (Scales::bytes > 0 && !Scales::at_end), "scales of blocks scale each part");
   static_assert(!AfterStage::restarts || kScaleBlock % block_k == 0, "a stage lies in one block of scales");
   static_assert(grid.m * grid.n == warps, "the warp grid must use every warp");
   static_assert(layout.scheduler % alignof(Aligned<typename Tiles::State>) == 0, "the scheduler is copied aligned");
+  static_assert(8 * sizeof(Element) == problem.x_stage_bits && 8 * sizeof(Result) == problem.y_bits,
+                "the problem has the sizes of the policies");
+  static_assert(problem.x_scale_bytes + problem.w_scale_bytes == Scales::bytes, "the layout has room for scales");
   static_assert(stages >= 2, "one stage is multiplied while another is filled");
 
   // The block's shared memory.
@@ -295,7 +292,7 @@ struct Mma {
   static __forceinline__ void store(const Args& args, const TileType tile, const Accumulators& sum, Result* staging,
                                     int m0, int n0) {
     const int lane = threadIdx.x % 32;
-    constexpr int joins = Function::joins;
+    constexpr int per_output = Function::columns_per_output;
     Result* y = static_cast<Result*>(args.y);
 #pragma unroll
     for (int i = 0; i < warp_m / 16; ++i) {
@@ -305,12 +302,12 @@ struct Mma {
         const int r = lane / 4 + half * 8;
         const auto weights = both(row_weight<Config>(args, tile.row + min(m0 + i * 16 + r, tile.rows - 1)));
 #pragma unroll
-        for (int j = 0; j < warp_n / 8 / joins; ++j) {
-          float low[joins], high[joins];
-          for (int of = 0; of < joins; ++of)
-            low[of] = sum[i][j * joins + of][half * 2], high[of] = sum[i][j * joins + of][half * 2 + 1];
+        for (int j = 0; j < warp_n / 8 / per_output; ++j) {
+          float low[per_output], high[per_output];
+          for (int of = 0; of < per_output; ++of)
+            low[of] = sum[i][j * per_output + of][half * 2], high[of] = sum[i][j * per_output + of][half * 2 + 1];
           const unsigned pair = Function::pair(low, high, weights);
-          if constexpr (Config::stores_h)
+          if constexpr (problem.stores_h)
             if (m0 + i * 16 + r < tile.rows)
               store_pairs_in_h<Config>(args, tile.row + m0 + i * 16 + r, tile.column + n0 + j * 16 + lane % 4 * 2,
                                        pack<Result>(low[0], high[0]), pack<Result>(low[1], high[1]));
@@ -318,19 +315,19 @@ struct Mma {
         }
       }
       __syncwarp();
-      constexpr int width = Config::store_bytes / 2;  // elements a store
-      constexpr int pieces = warp_n / joins / width;
+      constexpr int width = problem.store_bytes / 2;  // elements a store
+      constexpr int pieces = warp_n / per_output / width;
 #pragma unroll
       for (int at = lane; at < 16 * pieces; at += 32) {
         const int r = at / pieces, c = at % pieces * width;
         const int row = m0 + i * 16 + r;
-        const long long column = y_column<Config>(tile) + n0 / joins + c;
+        const long long column = y_column<Config>(tile) + n0 / per_output + c;
         if (row < tile.rows && column < y_columns<Config>(args)) {
           Result* target = y + target_row<Config>(args, tile.row + row) * y_columns<Config>(args) + column;
           const Result* source = staging + r * staging_pitch + c;
-          if constexpr (Config::store_bytes == 16)
+          if constexpr (problem.store_bytes == 16)
             *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(source);
-          else if constexpr (Config::store_bytes == 4)
+          else if constexpr (problem.store_bytes == 4)
             *reinterpret_cast<unsigned*>(target) = *reinterpret_cast<const unsigned*>(source);
           else
             *target = *source;
@@ -398,7 +395,7 @@ struct Mma {
     reader.load(fragments[0], stage, 0);
     for (int slot = 0; shared.tiles()[slot].rows > 0; slot = (slot + 1) % kMmaTileSlots) {
       Accumulators sum = {};
-      if constexpr (Config::accumulates) add_y(args, shared.tiles()[slot], sum, m0, n0);
+      if constexpr (problem.accumulates) add_y(args, shared.tiles()[slot], sum, m0, n0);
       Sums sums(sum, shared, slot, m0, n0);
       if constexpr (!steps_vary) {
         for (int k = 0; k < args.k; k += block_k)
@@ -411,10 +408,10 @@ struct Mma {
           if (const int piece = shared.tiles()[slot].piece; piece >= 0 && !add_pieces(args, piece, sum)) continue;
       }
       if constexpr (Scales::at_end) scale(shared, slot, sum, m0, n0);
-      if constexpr (Config::adds_bias) add_bias(args, shared.tiles()[slot], sum, n0);
+      if constexpr (problem.adds_bias) add_bias(args, shared.tiles()[slot], sum, n0);
       if constexpr (stores_sums)
         store_sums(args, shared.tiles()[slot], sum, m0, n0);
-      else if constexpr (problem.quantises)
+      else if constexpr (problem.quantises())
         MmaQuantise<Mma>::store(args, shared.tiles()[slot], sum,
                                 *shared.template at<typename MmaQuantise<Mma>::Room>(layout.staging), m0, n0);
       else

@@ -17,11 +17,12 @@ struct MmaOperand {
                 "mma copies elements of 8 or 16 bits");
   static constexpr int block = is_x ? knobs.block_m : knobs.block_n, block_k = knobs.block_k;
   static constexpr int threads = 32 * knobs.warps, stage_bytes = block * block_k * element_bytes;
-  static constexpr RowOrder order = is_x ? Config::x_rows : Config::w_rows;
+  static constexpr RowOrder order = is_x ? Config::problem.x_rows : Config::problem.w_rows;
   static constexpr bool is_gathered = order != RowOrder::in_place;
   // Rows of W that make joined columns are counted one by one too.
-  static constexpr bool is_joined = !is_x && Config::Function::joins > 1, by_number = is_gathered || is_joined;
-  static constexpr int load_bytes = is_x ? Config::x_load_bytes : Config::w_load_bytes;
+  static constexpr bool is_joined = !is_x && Config::Function::columns_per_output > 1,
+                        by_number = is_gathered || is_joined;
+  static constexpr int load_bytes = is_x ? Config::problem.x_load_bytes : Config::problem.w_load_bytes;
 
   static __forceinline__ const char* base(const Args& args) { return static_cast<const char*>(is_x ? args.x : args.w); }
 
@@ -144,7 +145,7 @@ struct MmaRowsAcrossK : MmaOperand<Config, is_x> {
   static constexpr int rows = block / width * block_k;  // of all planes
   static constexpr int row_step = Base::threads / chunks;
   static constexpr int copies = (rows + row_step - 1) / row_step;
-  static constexpr bool sums_rows = Config::x_across;
+  static constexpr bool sums_rows = Config::problem.x_mn_major;
 
   const char* from;         // this thread's column in the plane that it copies first, of the first row along k
   unsigned to;              // the stage
@@ -206,8 +207,8 @@ struct MmaRowsAcrossK : MmaOperand<Config, is_x> {
 };
 
 template <class Config, bool is_x>
-using MmaOperandOf = typename Choice<is_x ? Config::x_across : Config::w_across, MmaRowsAcrossK<Config, is_x>,
-                                     MmaRowsAlongK<Config, is_x>>::type;
+using MmaOperandOf = typename Choice<is_x ? Config::problem.x_mn_major : Config::problem.w_mn_major,
+                                     MmaRowsAcrossK<Config, is_x>, MmaRowsAlongK<Config, is_x>>::type;
 
 // Weights of the rows of X that a tile sums over: copied beside each stage, and multiplied into its fragments.
 template <class Config>

@@ -1,8 +1,8 @@
 // What the host and the mma kernel agree on: its knobs, how warps divide a tile, and where everything lies in a block's
 // shared memory.
 #pragma once
+#include "problem.h"
 #include "scales.h"
-#include "tiles.h"
 
 namespace moetune {
 
@@ -46,16 +46,6 @@ constexpr int kMmaTileSlots = 8;
 /// Elements from one staged row to the next: the pad spreads them over the banks.
 constexpr int mma_staging_pitch(const MmaKnobs& k) { return k.block_n / warp_grid(k).n + 8; }
 
-/// What the shared memory of a block depends on beside the knobs.
-struct MmaProblem {
-  bool sums_rows = false;  // k is an expert's number of rows
-  bool weighs_x = false;   // rows of X are weighted as they are multiplied
-  int element_bytes = 2;
-  int scale_bytes = 0;         // of X and W in a stage, or in a tile
-  bool scales_at_end = false;  // whether they multiply the sums of a tile, and not those of parts along k
-  bool quantises = false;      // Y is fp8 with scales of kScaleBlock columns of a row
-};
-
 /// Offsets in a block's shared memory, in bytes.
 struct MmaLayout {
   int x = 0, w = 0;   // [stages][block_m or block_n][block_k] elements, or [stages][planes][block_k][..]
@@ -66,19 +56,20 @@ struct MmaLayout {
   int scheduler = 0;  // needed once a tile, so not in registers
   int bytes = 0;      // of all
 };
-constexpr MmaLayout mma_layout(const MmaKnobs& k, const MmaProblem& p) {
+constexpr MmaLayout mma_layout(const MmaKnobs& k, const KernelProblem& p) {
   constexpr int align = 256;  // a swizzled row never crosses it
-  const Extent swizzled = {p.element_bytes, align};
+  const Extent swizzled = {1, align};
   SharedMemory memory;
   MmaLayout l;
-  l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
-  l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
-  l.staging = p.quantises ? memory.add({quantised_tile_bytes(k.block_m, warp_grid(k).n), 16}, 1)
-                          : memory.add({2, 2}, k.warps * 16 * mma_staging_pitch(k));
-  l.tiles = memory.add(p.sums_rows ? extent<TileOverRows>() : extent<Tile>(), kMmaTileSlots);
-  l.scheduler = memory.add(p.sums_rows ? extent<GridWalk<GridInOrder>>() : extent<Walk<ExpertsInOrder>>(), 1);
+  l.x = memory.add(swizzled, k.stages * bytes_of(k.block_m * k.block_k, p.x_stage_bits));
+  l.w = memory.add(swizzled, k.stages * bytes_of(k.block_n * k.block_k, p.w_stage_bits));
+  l.staging = p.quantises() ? memory.add({quantised_tile_bytes(k.block_m, warp_grid(k).n), 16}, 1)
+                            : memory.add({2, 2}, k.warps * 16 * mma_staging_pitch(k));
+  l.tiles = memory.add(p.sums_rows() ? extent<TileOverRows>() : extent<Tile>(), kMmaTileSlots);
+  l.scheduler = memory.add(p.sums_rows() ? extent<GridWalk<GridInOrder>>() : extent<Walk<ExpertsInOrder>>(), 1);
   if (p.weighs_x) l.weights = memory.add({sizeof(float), 16}, k.stages * k.block_k);
-  if (p.scale_bytes > 0) l.scales = memory.add({p.scale_bytes, 16}, p.scales_at_end ? kMmaTileSlots : k.stages);
+  if (const int bytes = p.x_scale_bytes + p.w_scale_bytes; bytes > 0)
+    l.scales = memory.add({bytes, 16}, p.scales_at_end ? kMmaTileSlots : k.stages);
   l.bytes = round_up(memory.end, align);
   return l;
 }

@@ -8,7 +8,7 @@ template <class Kernel>
 struct MmaQuantise {
   static constexpr int m_tiles = Kernel::warp_m / 16, vectors = Kernel::warp_n / 16;  // of eight columns of Y
   using Room = QuantisedTile<Kernel::block_m, Kernel::grid.n>;
-  using Bytes = typename Choice<Kernel::store_bytes == 16, uint4, uint2>::type;
+  using Bytes = typename Choice<Kernel::problem.store_bytes == 16, uint4, uint2>::type;
   static_assert(sizeof(Room) == quantised_tile_bytes(Kernel::block_m, Kernel::grid.n),
                 "the layout has room for a tile");
 

@@ -11,8 +11,9 @@ template <class Config, bool is_x>
 struct MmaOperandScales {
   using Operand = MmaOperand<Config, is_x>;
   using Scales = typename Operand::Type::Scales;
-  static constexpr int joins = is_x ? 1 : Config::Function::joins, parts = is_x ? 1 : Config::scale_parts;
-  static constexpr int bytes = parts * Scales::stage_bytes(Operand::block, kScaleBlock, joins), count = bytes / 4;
+  static constexpr int per_output = is_x ? 1 : Config::Function::columns_per_output,
+                       parts = is_x ? 1 : Config::problem.scale_parts;
+  static constexpr int bytes = parts * Scales::stage_bytes(Operand::block, kScaleBlock, per_output), count = bytes / 4;
   static constexpr int copies = (count + Operand::threads - 1) / Operand::threads;
   static constexpr int rows = is_x || Scales::at_end ? 1 : kScaleBlock;  // of the product, of each scale
 
@@ -23,7 +24,7 @@ struct MmaOperandScales {
 
   // Row `number` of a tile's scales of W, in the expert; `first` is the tile's first.
   static __forceinline__ long long row_of_scales(const Args& args, int column, int first, int number) {
-    if constexpr (joins == 1) return first + number;
+    if constexpr (per_output == 1) return first + number;
     if constexpr (Scales::at_end) return w_row<Config>(args, column + number);
     if constexpr (parts == 1) return w_block<Config>(args, column, number);
     return w_block<Config>(args, column + number / 2 * (Operand::block / parts), number % 2);
@@ -36,9 +37,9 @@ struct MmaOperandScales {
   }
   __forceinline__ void begin_tile(const Args& args, const auto& tile) {
     const int first = tile.column / rows;
-    const int end = is_x                           ? tile.rows
-                    : joins > 1 && !Scales::at_end ? count_of_joined(args, tile.column)
-                                                   : static_cast<int>((args.n + rows - 1) / rows) - first;
+    const int end = is_x                                ? tile.rows
+                    : per_output > 1 && !Scales::at_end ? count_of_joined(args, tile.column)
+                                                        : static_cast<int>((args.n + rows - 1) / rows) - first;
     there = tile.rows == 0 ? 0 : end;
 #pragma unroll
     for (int i = 0; i < copies; ++i) {

@@ -22,11 +22,11 @@ struct MmaPromotedSums {
   using Accumulators = typename Kernel::Accumulators;
   static constexpr int m_tiles = Kernel::warp_m / 16, n_tiles = Kernel::warp_n / 8;
   static constexpr bool scaled = Kernel::AfterStage::scaled;
-  static constexpr int joins = Kernel::Function::joins;
-  static constexpr int parts = Kernel::scale_parts, width = Kernel::block_n / parts;  // columns of a part
-  static constexpr int of_warp = width < Kernel::warp_n ? width : Kernel::warp_n;     // of these in a warp
-  static constexpr int blocks_of_tile = parts * w_blocks(Kernel::block_n, joins);
-  static constexpr int blocks = Kernel::warp_n / of_warp * w_blocks(Kernel::warp_n, joins);
+  static constexpr int per_output = Kernel::Function::columns_per_output;
+  static constexpr int parts = Kernel::problem.scale_parts, width = Kernel::block_n / parts;  // columns of a part
+  static constexpr int of_warp = width < Kernel::warp_n ? width : Kernel::warp_n;             // of these in a warp
+  static constexpr int blocks_of_tile = parts * w_blocks(Kernel::block_n, per_output);
+  static constexpr int blocks = Kernel::warp_n / of_warp * w_blocks(Kernel::warp_n, per_output);
 
   Accumulators& sum;
   Accumulators part = {};
@@ -39,9 +39,9 @@ struct MmaPromotedSums {
   __forceinline__ MmaPromotedSums(Accumulators& of_tile, const typename Kernel::Shared& memory, int slot, int m0,
                                   int n0)
       : sum(of_tile), shared(memory), row(m0 + threadIdx.x % 32 / 4) {
-    column = parts > 1                          ? n0 / width * 2 * kScaleBlock
-             : blocks_of_tile == 1 || joins > 1 ? 0
-                                                : memory.tiles()[slot].column % kScaleBlock + n0;
+    column = parts > 1                               ? n0 / width * 2 * kScaleBlock
+             : blocks_of_tile == 1 || per_output > 1 ? 0
+                                                     : memory.tiles()[slot].column % kScaleBlock + n0;
   }
   __forceinline__ Accumulators& products() { return part; }
 
@@ -62,7 +62,7 @@ struct MmaPromotedSums {
       float of_block = w[0];
 #pragma unroll
       for (int b = 1; b < blocks; ++b)
-        if (joins > 1 ? j * 8 / of_warp * 2 + j % 2 == b : column % kScaleBlock + j * 8 >= b * kScaleBlock)
+        if (per_output > 1 ? j * 8 / of_warp * 2 + j % 2 == b : column % kScaleBlock + j * 8 >= b * kScaleBlock)
           of_block = w[b];
 #pragma unroll
       for (int i = 0; i < m_tiles; ++i)

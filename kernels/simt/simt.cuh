@@ -12,13 +12,13 @@ struct SimtExpert {
   using W = typename Config::W;
   using Function = typename Config::Function;
   using Result = typename Function::Result;
-  static constexpr bool ragged_k = Config::x_across, quantises = sizeof(Result) == 1;
+  static constexpr bool ragged_k = Config::problem.x_mn_major, quantises = sizeof(Result) == 1;
   const Args& args;
   int expert, first_row, rows;  // of expert order
 
   // None where an expert without rows adds nothing to Y.
   __forceinline__ int m() const {
-    if (Config::accumulates && rows == 0) return 0;
+    if (Config::problem.accumulates && rows == 0) return 0;
     return ragged_k ? static_cast<int>(args.m) : rows;
   }
   __forceinline__ long long k() const { return ragged_k ? rows : args.k; }
@@ -26,14 +26,15 @@ struct SimtExpert {
     if constexpr (!ragged_k) return element<X>(args.x, source_row<Config>(args, first_row + row), depth, args.k);
     const int in_order = first_row + static_cast<int>(depth);
     const float value = element<X>(args.x, source_row<Config>(args, in_order), row, args.m);
-    if constexpr (Config::weighs_x)
+    if constexpr (Config::problem.weighs_x)
       return to_float(round_to<typename X::Stage>(value * args.topk_weights[args.gather_indices[in_order]]));
     return value;
   }
   __forceinline__ float w(long long column, long long depth) const {
     if constexpr (ragged_k)
-      return element<W>(args.w, memory_row<Config::w_rows>(args, first_row + static_cast<int>(depth)), column, args.n);
-    if constexpr (Config::w_across) return element<W>(args.w, expert * args.k + depth, column, args.n);
+      return element<W>(args.w, memory_row<Config::problem.w_rows>(args, first_row + static_cast<int>(depth)), column,
+                        args.n);
+    if constexpr (Config::problem.w_mn_major) return element<W>(args.w, expert * args.k + depth, column, args.n);
     return element<W>(args.w, expert * args.n + w_row<Config>(args, column), depth, args.k);
   }
   __forceinline__ Result* y(int row) const {
@@ -44,7 +45,7 @@ struct SimtExpert {
     args.y_scales[target_row<Config>(args, first_row + row) * args.y_scale_row + block * args.y_scale_step] = scale;
   }
   static __forceinline__ void store(Result& y, float value) {
-    y = round_to<Result>(Config::accumulates ? to_float(y) + value : value);
+    y = round_to<Result>(Config::problem.accumulates ? to_float(y) + value : value);
   }
   __forceinline__ RowWeight<Config> weight(int row) const {
     if constexpr (ragged_k) return round_to<RowWeight<Config>>(1.0f);
@@ -63,7 +64,7 @@ struct SimtExpert {
 // The scales of a thread's four rows, of a quantised Y. Two warps have the columns of each.
 template <class Config>
 __forceinline__ void find_scales(const float (&sum)[4][4], float (&scale)[4]) {
-  static_assert(Config::knobs.block_n == 2 * kScaleBlock && Config::Function::joins == 2,
+  static_assert(Config::knobs.block_n == 2 * kScaleBlock && Config::Function::columns_per_output == 2,
                 "a tile has the gates and ups of each scale");
   __shared__ float most[2][Config::knobs.block_m];
   const int warp = threadIdx.x / 32, first = warp / 2 * 4;
@@ -82,7 +83,7 @@ __device__ void simt(const Args& args) {
   constexpr SimtKnobs knobs = Config::knobs;
   constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
   constexpr int columns = block_n / 4;  // threads across; each computes 4 x 4 elements
-  constexpr int joins = Config::Function::joins;
+  constexpr int per_output = Config::Function::columns_per_output;
   using Expert = SimtExpert<Config>;
   constexpr int threads = simt_threads(knobs);
 
@@ -91,10 +92,10 @@ __device__ void simt(const Args& args) {
 
   const int n_tiles = static_cast<int>((args.n + block_n - 1) / block_n);
   const int thread_m = threadIdx.x / columns, thread_n = threadIdx.x % columns;
-  static_assert(joins == 1 || columns % 8 == 0, "a thread has all sums of columns that are joined");
+  static_assert(per_output == 1 || columns % 8 == 0, "a thread has all sums of columns that are joined");
   // This thread's column `j` of four in the tile.
   const auto column_of = [&](int j) {
-    if constexpr (joins == 1) return thread_n + j * columns;
+    if constexpr (per_output == 1) return thread_n + j * columns;
     return thread_n / 8 * 16 + thread_n % 8 + j % 2 * 8 + j / 2 * 2 * columns;
   };
   // Neighbouring threads load neighbouring elements.
@@ -114,12 +115,12 @@ __device__ void simt(const Args& args) {
       float sum[4][4] = {};
       for (long long k_first = 0; k_first < e.k(); k_first += block_k) {
         for (int i = threadIdx.x; i < block_m * block_k; i += threads) {
-          const int2 at = place(i, block_m, Config::x_across);
+          const int2 at = place(i, block_m, Config::problem.x_mn_major);
           const bool inside = m_first + at.x < m && k_first + at.y < e.k();
           x_tile[at.y][at.x] = inside ? e.x(m_first + at.x, k_first + at.y) : 0.0f;
         }
         for (int i = threadIdx.x; i < block_n * block_k; i += threads) {
-          const int2 at = place(i, block_n, Config::w_across);
+          const int2 at = place(i, block_n, Config::problem.w_mn_major);
           const bool inside = n_first + at.x < args.n && k_first + at.y < e.k();
           w_tile[at.y][at.x] = inside ? e.w(n_first + at.x, k_first + at.y) : 0.0f;
         }
@@ -140,16 +141,16 @@ __device__ void simt(const Args& args) {
         auto* const y = e.y(row);
         for (int j = 0; j < 4; ++j) {
           const long long column = n_first + column_of(j);
-          if constexpr (Config::adds_bias) sum[i][j] += bias<Config>(args, expert, column);
-          if constexpr (Config::stores_h)
+          if constexpr (Config::problem.adds_bias) sum[i][j] += bias<Config>(args, expert, column);
+          if constexpr (Config::problem.stores_h)
             if (j % 2 == 1 && column < args.n) {
               auto* const h = place_in_h<Config>(args, first_row + row, column - 8);
               e.store(h[0], sum[i][j - 1]), e.store(h[up_after_gate<Config>(args)], sum[i][j]);
             }
-          const long long y_column = joins == 1 ? column : column / 16 * 8 + column % 8;
-          if (j % joins == joins - 1 && column < args.n)
+          const long long y_column = per_output == 1 ? column : column / 16 * 8 + column % 8;
+          if (j % per_output == per_output - 1 && column < args.n)
             e.store(y[y_column],
-                    Config::Function::value(&sum[i][j + 1 - joins], weight) / (Expert::quantises ? scale[i] : 1));
+                    Config::Function::value(&sum[i][j + 1 - per_output], weight) / (Expert::quantises ? scale[i] : 1));
         }
       }
     }

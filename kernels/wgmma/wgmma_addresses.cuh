@@ -30,7 +30,7 @@ struct BaseAddresses {
   static __forceinline__ const char* x(const Args& args, const Tile&) { return static_cast<const char*>(args.x); }
   // The expert's W.
   static __forceinline__ const char* w(const Args& args, const Tile& tile) {
-    return static_cast<const char*>(args.w) + tile.expert * args.n * args.k * Block::element_bytes;
+    return static_cast<const char*>(args.w) + bytes_of(tile.expert * args.n * args.k, Block::problem.w_memory_bits);
   }
   // Row `row` of the tile in Y, where rows aren't scattered.
   static __forceinline__ Block::Result* y(const Args& args, const Tile& tile, int row) {
@@ -49,7 +49,7 @@ struct PointerAddresses {
   const TensorMap *x_now = nullptr, *w_now = nullptr;
 
   // Rows of X are counted from the expert's first; gathered rows belong to all experts.
-  static constexpr bool own_rows = !Block::problem.permutes_x;
+  static constexpr bool own_rows = !Block::problem.permutes_x();
 
   // Copies the maps of whole matrices to shared memory, to be rewritten there. All threads call it.
   static __forceinline__ void setup(const Block& block) {

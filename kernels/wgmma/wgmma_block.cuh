@@ -46,27 +46,21 @@ struct WgmmaBlock : Config {
   using Element = typename X::Stage;
   using Result = typename Function::Result;
   static constexpr WgmmaKnobs knobs = Config::knobs;
-  static constexpr WgmmaProblem problem = {.permutes_x = gathers_rows(Config::x_rows, Config::w_rows, Config::x_across),
-                                           .looks_up_rows = Config::y_rows != RowOrder::in_place || Function::weighs,
-                                           .w_across = Config::w_across,
-                                           .sums_rows = Config::x_across,
-                                           .stores_sums = sizeof(Result) == sizeof(float),
-                                           .makes_gates = requires { Function::activation; },
-                                           .experts = Config::experts,
-                                           .joins = Function::joins,
-                                           .element_bytes = sizeof(Element),
-                                           .weight_bytes = sizeof(typename Function::Weight),
-                                           .x_scale_bytes = X::Scales::stage_bytes(knobs.block_m, knobs.block_k),
-                                           .w_scale_bytes = W::Scales::stage_bytes(knobs.block_n, knobs.block_k, Function::joins),
-                                           .promotes = Config::AfterStage::restarts,
-                                           .quantises = sizeof(Result) == 1};
+  static constexpr KernelProblem problem = Config::problem;
   static_assert(broken_rule(knobs, problem) == WgmmaRule::none, "the knobs go together");
-  static_assert(!Config::x_across || Config::w_across, "where rows of X are steps along k, those of W are too");
+  static_assert(sizeof(Element) * 8 == problem.x_stage_bits && sizeof(Result) * 8 == problem.y_bits &&
+                    sizeof(typename Function::Weight) == problem.weight_bytes &&
+                    Function::columns_per_output == problem.columns_per_output &&
+                    X::Scales::stage_bytes(knobs.block_m, knobs.block_k) == problem.x_scale_bytes &&
+                    W::Scales::stage_bytes(knobs.block_n, knobs.block_k, problem.columns_per_output) ==
+                        problem.w_scale_bytes,
+                "the problem has the sizes of the policies");
+  static_assert(!problem.x_mn_major || problem.w_mn_major, "where rows of X are steps along k, those of W are too");
   static constexpr WgmmaLayout layout = wgmma_layout(knobs, problem);
-  static constexpr Staging staging_shape = moetune::staging(knobs, Function::joins);
+  static constexpr Staging staging_shape = moetune::staging(knobs, Function::columns_per_output);
 
   static constexpr int block_m = knobs.block_m, block_n = knobs.block_n, block_k = knobs.block_k;
-  static constexpr int stages = knobs.stages, consumers = knobs.consumers, experts = Config::experts;
+  static constexpr int stages = knobs.stages, consumers = knobs.consumers, experts = problem.experts;
   static constexpr bool swapped = knobs.swap, alternates = pingpong(knobs), dynamic = knobs.tiles == TileOrder::dynamic;
   static constexpr bool x_by_rows = !knobs.tma_x, w_by_rows = !knobs.tma_w;  // with cp.async, by four warps
   static constexpr bool has_scales = problem.x_scale_bytes > 0;
@@ -75,12 +69,12 @@ struct WgmmaBlock : Config {
   static constexpr int cluster_m = knobs.cluster == Cluster::m ? 2 : 1, cluster_n = knobs.cluster == Cluster::n ? 2 : 1;
   static constexpr int cluster = cluster_m * cluster_n;
   // Rows of Y are looked up where they are scattered or weighted.
-  static constexpr bool scatters = problem.looks_up_rows, weighs = Function::weighs;
-  static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x && !gathers_first;
-  static constexpr bool x_across = Config::x_across, w_across = Config::w_across;  // each row is a step along k
-  static constexpr bool stores_sums = problem.stores_sums, quantises = problem.quantises;
+  static constexpr bool scatters = problem.looks_up_rows(), weighs = Function::weighs;
+  static constexpr bool gathers_first = knobs.gather == Gather::first, gathers = problem.permutes_x() && !gathers_first;
+  static constexpr bool x_mn_major = problem.x_mn_major, w_mn_major = problem.w_mn_major;  // each row is a step along k
+  static constexpr bool stores_sums = problem.stores_sums(), quantises = problem.quantises();
   static constexpr bool makes_gates = problem.makes_gates;
-  static constexpr bool sums_rows = problem.sums_rows;  // of an expert: k is ragged, X and W are across
+  static constexpr bool sums_rows = problem.sums_rows();  // of an expert: k is ragged, X and W are across
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   // Whether it may be up of a layer, or down. Up waits before it lets down begin, which at once reads what up reads.
   static constexpr bool leads = follows_any(problem), follows = follows_up(knobs, problem);
@@ -96,9 +90,9 @@ struct WgmmaBlock : Config {
   static constexpr int row_bytes = kSwizzleBytes;
   static constexpr int threads = 128 * (1 + consumers);
 
-  static_assert(!stores_sums || (!weighs && Function::joins == 1), "sums are stored as they are");
+  static_assert(!stores_sums || (!weighs && Function::columns_per_output == 1), "sums are stored as they are");
   static_assert(sizeof(typename W::Stage) == sizeof(Element), "wgmma multiplies elements of one size");
-  static_assert(!Config::accumulates || sums_rows, "only sums over rows are added to Y");
+  static_assert(!problem.accumulates || sums_rows, "only sums over rows are added to Y");
 
   using Tile = typename TileTypes<shares, pointers, keeps_x(knobs), sums_rows>::type;
   using Cut = typename Choice<knobs.split == 1, WholeTiles,

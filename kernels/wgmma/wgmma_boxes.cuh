@@ -10,8 +10,8 @@ struct WgmmaBoxes {
   using Tile = Block::Tile;
   using Addresses = WgmmaAddresses<Block>;
   static constexpr BoxRows rows = x_boxes(Block::knobs, Block::problem);
-  static constexpr bool small_ones = Block::knobs.tma_x && !Block::x_across && rows.small < rows.large;
-  static_assert((Block::x_across || Block::block_m % rows.small == 0) && rows.large % rows.small == 0 &&
+  static constexpr bool small_ones = Block::knobs.tma_x && !Block::x_mn_major && rows.small < rows.large;
+  static_assert((Block::x_mn_major || Block::block_m % rows.small == 0) && rows.large % rows.small == 0 &&
                     rows.small % 8 == 0,
                 "boxes of X are whole groups of the swizzle");
 
@@ -23,7 +23,7 @@ struct WgmmaBoxes {
 
   __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
       : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
-    if constexpr (Block::knobs.tma_x && !Block::x_across) {
+    if constexpr (Block::knobs.tma_x && !Block::x_mn_major) {
       const BoxRows count = count_boxes(rows, tile.rows);
       large = count.large;
       if constexpr (small_ones) small = count.small;
@@ -40,12 +40,12 @@ struct WgmmaBoxes {
   template <bool with_x, bool with_w>
   __forceinline__ void issue(int stage, int k) const {
     const unsigned full = block.full(stage);
-    constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n;
-    constexpr int rows_always = w_rows + (Block::x_across ? Block::block_m : 0);
+    constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n, x_rows = Block::x_mn_major ? Block::block_m : 0;
+    constexpr int w_bytes = bytes_of(w_rows * Block::block_k, Block::problem.w_memory_bits);
+    constexpr int x_row_bytes = bytes_of(Block::block_k, Block::problem.x_memory_bits);
     if constexpr (with_w)
-      barrier_arrive_expect(
-          full, (rows_always + large * rows.large + small * rows.small) * (Block::block_k * Block::element_bytes));
-    if constexpr (with_w && Block::w_across && !Block::sums_rows) load_w_across(stage, full, k);
+      barrier_arrive_expect(full, w_bytes + (x_rows + large * rows.large + small * rows.small) * x_row_bytes);
+    if constexpr (with_w && Block::w_mn_major && !Block::sums_rows) load_w_across(stage, full, k);
     if constexpr (Block::sums_rows) {
       const int m_first = tile.row - tile.expert * static_cast<int>(block.args.m);
       if constexpr (with_w)
@@ -57,8 +57,8 @@ struct WgmmaBoxes {
     }
 #pragma unroll
     for (int half = 0; half < Block::halves; ++half) {
-      if constexpr (with_w && !Block::w_by_rows && !Block::w_across) load_w(stage, full, half, k);
-      if constexpr (with_x && !Block::x_by_rows && !Block::x_across) load_x(stage, full, half, k);
+      if constexpr (with_w && !Block::w_by_rows && !Block::w_mn_major) load_w(stage, full, half, k);
+      if constexpr (with_x && !Block::x_by_rows && !Block::x_mn_major) load_x(stage, full, half, k);
     }
   }
 
@@ -68,7 +68,7 @@ struct WgmmaBoxes {
   __forceinline__ void load_w(int stage, unsigned full, int half, int k) const {
     const unsigned w = shared_address(block.w()[stage]) + half * Block::block_n * Block::row_bytes;
     constexpr int part = w_box(Block::knobs, Block::problem);
-    if constexpr (Block::Function::joins > 1) return load_joined_w(w, full, k + half * Block::row_columns);
+    if constexpr (Block::Function::columns_per_output > 1) return load_joined_w(w, full, k + half * Block::row_columns);
     const int row = Addresses::w_row(block.args, tile);
     if constexpr (Block::cluster_m > 1)
       load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part,

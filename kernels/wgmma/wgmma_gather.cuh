@@ -21,8 +21,8 @@ struct NoGatherFirst {
 template <class Block>
 struct GatheredRows {
   using Element = Block::Element;
-  static constexpr bool of_w = Block::sums_rows && Block::w_rows != RowOrder::in_place;
-  static constexpr RowOrder order = of_w ? Block::w_rows : Block::x_rows;
+  static constexpr bool of_w = Block::sums_rows && Block::problem.w_rows != RowOrder::in_place;
+  static constexpr RowOrder order = of_w ? Block::problem.w_rows : Block::problem.x_rows;
   static constexpr int warps = Block::threads / 32;  // of a block: each begins with one row
   // Warps of its producer that then copy the rest, `run` rows at a time; the last ones, which have nothing else to do.
   static constexpr int helpers = 2 - Block::scatters - Block::scales_by_warp, run = 4;
@@ -73,7 +73,7 @@ struct GatheredRows {
       return {pair(chunk.x), pair(chunk.y), pair(chunk.z), pair(chunk.w)};
     }
   };
-  using Weigh = typename Choice<Block::weighs_x, WeightOfRow, NoWeight>::type;
+  using Weigh = typename Choice<Block::problem.weighs_x, WeightOfRow, NoWeight>::type;
 };
 
 // Rows in expert order; each gathered_together of them have a counter.

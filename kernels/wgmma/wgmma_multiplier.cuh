@@ -83,8 +83,8 @@ struct WgmmaMultiplier {
     static constexpr int step = (across ? Block::k_step * row_bytes : Block::k_step * element_bytes) / 16;
     static constexpr int begin(int i) { return across ? i * step : i / 4 * (rows * row_bytes / 16) + i % 4 * step; }
   };
-  using A = Place<Block::height, Block::swapped ? Block::w_across : Block::x_across>;
-  using B = Place<Block::width, Block::swapped ? Block::x_across : Block::w_across>;
+  using A = Place<Block::height, Block::swapped ? Block::w_mn_major : Block::x_mn_major>;
+  using B = Place<Block::width, Block::swapped ? Block::x_mn_major : Block::w_mn_major>;
 
   // Low halves of the first stage's descriptors. A shuffle tells the compiler that they are uniform: they then take
   // uniform registers, and fewer instructions lie between two stages.

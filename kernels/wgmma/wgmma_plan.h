@@ -2,9 +2,8 @@
 // everything lies in a block's shared memory.
 #pragma once
 #include "args.h"
-#include "rows.h"
+#include "problem.h"
 #include "scales.h"
-#include "tiles.h"
 
 namespace moetune {
 
@@ -39,22 +38,6 @@ struct WgmmaKnobs {
   int mix = 0;
 };
 
-/// What rules, boxes and the shared memory of a block depend on beside the knobs.
-struct WgmmaProblem {
-  bool permutes_x = false;     // rows of X, or of W in sums over rows, aren't in expert order
-  bool looks_up_rows = false;  // rows of Y aren't in expert order, or are weighted
-  bool w_across = false;       // each row of W is a step along k
-  bool sums_rows = false;      // each row of X too: k is an expert's number of rows
-  bool stores_sums = false;    // Y is stored in fp32, from registers
-  bool makes_gates = false;    // Y is dH, from registers
-  int experts = 0;
-  int joins = 1;                             // columns of the product that make one of Y
-  int element_bytes = 2, weight_bytes = 2;   // of a stage's elements; of a row's weight
-  int x_scale_bytes = 0, w_scale_bytes = 0;  // beside each stage of X and W
-  bool promotes = false;                     // sums of parts of a stage are added to others
-  bool quantises = false;                    // Y is fp8 with scales of kScaleBlock columns of a row
-};
-
 constexpr int kSwizzleBytes = 128;   // a row of the swizzle
 constexpr int kSwizzleColumns = 64;  // elements of Y in it
 constexpr int kSwizzleAlign = 1024;  // bytes: eight rows of the swizzle
@@ -63,7 +46,7 @@ constexpr int kStoreRows = 16;       // rows that stmatrix writes at a time
 constexpr int kGroupRows = 64;       // M of one wgmma
 
 /// Elements of X or W in a row of the swizzle.
-constexpr int swizzle_columns(const WgmmaProblem& p) { return kSwizzleBytes / p.element_bytes; }
+constexpr int swizzle_columns(const KernelProblem& p) { return kSwizzleBytes * 8 / p.x_stage_bits; }
 
 constexpr bool pingpong(const WgmmaKnobs& k) { return k.schedule == Schedule::pingpong; }
 constexpr bool by_pointers(const WgmmaKnobs& k) { return k.addressing == Addressing::pointers; }
@@ -79,11 +62,11 @@ constexpr bool blocks_wait(const WgmmaKnobs& k) {
 
 /// Whether the kernel may begin before the launch before it has ended, whichever that is, and waits for it at once: up
 /// of a layer.
-constexpr bool follows_any(const WgmmaProblem& p) { return p.joins > 1; }
+constexpr bool follows_any(const KernelProblem& p) { return p.columns_per_output > 1; }
 /// Whether it may begin before the launch that writes its X has ended, as down in a layer, whose rows go where up's
 /// came from. Until that launch has ended it reads no X, and touches neither Y nor what launches share.
-constexpr bool follows_up(const WgmmaKnobs& k, const WgmmaProblem& p) {
-  return p.looks_up_rows && !p.permutes_x && !p.w_across && !by_pointers(k) && !blocks_wait(k);
+constexpr bool follows_up(const WgmmaKnobs& k, const KernelProblem& p) {
+  return p.looks_up_rows() && !p.permutes_x() && !p.w_mn_major && !by_pointers(k) && !blocks_wait(k);
 }
 
 /// Whether a part of X is kept in L2 from one round of tiles to the next. Blocks must go through tiles in rounds.
@@ -108,7 +91,7 @@ constexpr int sums(const WgmmaKnobs& k, bool promotes = false, bool quantises = 
 }
 
 /// The most sums a thread for which the compiler neither spills nor serialises wgmma, as seen in compiled kernels.
-constexpr int max_sums(const WgmmaKnobs& k, const WgmmaProblem& p) {
+constexpr int max_sums(const WgmmaKnobs& k, const KernelProblem& p) {
   const bool stores_rows = k.tma_store == TmaStore::rows, stores_tiles = k.tma_store == TmaStore::boxes;
   if (k.split > 1) {
     if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
@@ -120,10 +103,10 @@ constexpr int max_sums(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (p.makes_gates) return k.consumers == 3 ? 72 : k.in_flight > 0 && shares_last_round(k) ? 96 : 128;
   if (k.consumers == 3) return 96;
   if (copies_rows(k)) return 144;
-  if (shares_last_round(k) && (pingpong(k) || p.stores_sums)) return 144;
+  if (shares_last_round(k) && (pingpong(k) || p.stores_sums())) return 144;
   const bool spare = k.swap && !stores_rows && !(stores_tiles && pingpong(k)) && !by_pointers(k) && k.mix == 0 &&
                      k.gather != Gather::first;
-  const bool scarce = p.looks_up_rows && (k.cluster == Cluster::m || shares_last_round(k));
+  const bool scarce = p.looks_up_rows() && (k.cluster == Cluster::m || shares_last_round(k));
   const bool many_groups = pingpong(k) && groups(k) > 3;
   return spare && !scarce && !many_groups ? 192 : 176;
 }
@@ -168,8 +151,8 @@ constexpr Registers registers(const WgmmaKnobs& k, bool scales = false) {
 struct BoxRows {
   int large = 0, small = 0;
 };
-constexpr BoxRows x_boxes(const WgmmaKnobs& k, const WgmmaProblem& p) {
-  if (p.sums_rows) {
+constexpr BoxRows x_boxes(const WgmmaKnobs& k, const KernelProblem& p) {
+  if (p.sums_rows()) {
     const int steps = k.cluster == Cluster::n ? k.block_k / 2 : k.block_k;
     return {steps, steps};
   }
@@ -186,9 +169,9 @@ constexpr BoxRows count_boxes(const BoxRows& box, int rows) {
   return {large, (rest > 0 ? rest : 0) / box.small};
 }
 /// Rows of W in one tensor copy, and of Y: rows of a tile that are contiguous in a warpgroup's staging.
-constexpr int w_box(const WgmmaKnobs& k, const WgmmaProblem& p) {
-  if (p.w_across && !p.sums_rows) return k.block_k;
-  const int rows = p.sums_rows ? k.block_k : k.block_n;
+constexpr int w_box(const WgmmaKnobs& k, const KernelProblem& p) {
+  if (p.w_mn_major && !p.sums_rows()) return k.block_k;
+  const int rows = p.sums_rows() ? k.block_k : k.block_n;
   return k.cluster == Cluster::m ? rows / 2 : rows;
 }
 constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : kGroupRows; }
@@ -223,14 +206,14 @@ struct Staging {
   int buffer = 0;   // elements of a buffer
   int buffers = 0;  // of a warpgroup
 };
-constexpr Staging staging(const WgmmaKnobs& k, int joins = 1) {
+constexpr Staging staging(const WgmmaKnobs& k, int per_output = 1) {
   Staging s;
   const bool tiles = k.tma_store == TmaStore::boxes;
   s.rows = tiles                      ? (k.swap ? k.block_m : groups(k) * kGroupRows)
            : k.hold > 0               ? k.hold
            : k.swap && groups(k) == 1 ? 2 * kStoreRows
                                       : kStoreRows;
-  s.columns = k.swap ? groups(k) * kGroupRows / joins : tiles ? k.block_n / joins : kSwizzleColumns;
+  s.columns = k.swap ? groups(k) * kGroupRows / per_output : tiles ? k.block_n / per_output : kSwizzleColumns;
   s.planes = (s.columns + kSwizzleColumns - 1) / kSwizzleColumns;
   s.pitch = s.planes * kSwizzleColumns + 8;
   s.plane = s.rows * kSwizzleColumns;
@@ -281,7 +264,7 @@ struct TileTypes {
 /// Offsets in a block's shared memory, in bytes. Sizes of tiles are those of the plain structs above.
 struct WgmmaLayout {
   int maps = 0;  // [2] TensorMap: of an expert's X and W, with addressing=pointers
-  // [stages][block_k in rows of the swizzle][block_n or block_m][kSwizzleBytes / element_bytes] elements
+  // [stages][block_k in rows of the swizzle][block_n or block_m][swizzle_columns] elements
   int w = 0, x = 0;
   int w_scales = 0, x_scales = 0;     // [stages][w_scale_bytes or x_scale_bytes]
   int staging = 0;                    // [consumers][buffers][buffer] elements
@@ -316,35 +299,36 @@ constexpr TileExtents tile_extents(const WgmmaKnobs& k, bool sums_rows) {
   return {extent<Plain>(), extent<HeldTile<Plain>>()};
 }
 
-constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
-  const Extent swizzled = {p.element_bytes, kSwizzleAlign};
+constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const KernelProblem& p) {
+  const Extent swizzled = {1, kSwizzleAlign};
   const Extent absent = {1, 1};  // a member that is left out takes a byte, as an empty struct would
   const TileExtents tile =
-      shares_last_round(k) ? tile_extents<true>(k, p.sums_rows) : tile_extents<false>(k, p.sums_rows);
+      shares_last_round(k) ? tile_extents<true>(k, p.sums_rows()) : tile_extents<false>(k, p.sums_rows());
   SharedMemory memory;
   WgmmaLayout l;
   if (by_pointers(k)) l.maps = memory.add(extent<TensorMap>(), 2);
-  l.w = memory.add(swizzled, k.stages * k.block_n * k.block_k);
-  l.x = memory.add(swizzled, k.stages * k.block_m * k.block_k);
+  l.w = memory.add(swizzled, k.stages * bytes_of(k.block_n * k.block_k, p.w_stage_bits));
+  l.x = memory.add(swizzled, k.stages * bytes_of(k.block_m * k.block_k, p.x_stage_bits));
   if (p.w_scale_bytes > 0) l.w_scales = memory.add({p.w_scale_bytes, kScalesAlign}, k.stages);
   if (p.x_scale_bytes > 0) l.x_scales = memory.add({p.x_scale_bytes, kScalesAlign}, k.stages);
-  if (p.quantises && k.swap)
+  if (p.quantises() && k.swap)
     l.staging = memory.add({quantised_bytes(k), 16}, k.consumers / warpgroups_a_tile(k));
-  else if (!p.stores_sums && !p.makes_gates && !p.quantises)
-    l.staging = memory.add({2, kSwizzleAlign}, k.consumers * staging(k, p.joins).buffers * staging(k, p.joins).buffer);
+  else if (!p.stores_sums() && !p.makes_gates && !p.quantises())
+    l.staging = memory.add({2, kSwizzleAlign}, k.consumers * staging(k, p.columns_per_output).buffers *
+                                                   staging(k, p.columns_per_output).buffer);
   const bool mixes = k.mix > 0;
-  l.scheduler = memory.add(p.sums_rows && mixes ? extent<GridWalk<GridFromBothEnds>>()
-                           : p.sums_rows        ? extent<GridWalk<GridByRows>>()
-                           : mixes              ? extent<Walk<ExpertsFromBothEnds>>()
-                                                : extent<Walk<ExpertsInOrder>>(),
+  l.scheduler = memory.add(p.sums_rows() && mixes ? extent<GridWalk<GridFromBothEnds>>()
+                           : p.sums_rows()        ? extent<GridWalk<GridByRows>>()
+                           : mixes                ? extent<Walk<ExpertsFromBothEnds>>()
+                                                  : extent<Walk<ExpertsInOrder>>(),
                            1);
   l.m_sizes = memory.add(extent<int>(), p.experts);
-  l.tiles = memory.add(tile.tile, tile_slots(k, p.sums_rows));
+  l.tiles = memory.add(tile.tile, tile_slots(k, p.sums_rows()));
   l.full = memory.add(extent<Barrier>(), k.stages);
   l.empty = memory.add(extent<Barrier>(), k.stages);
-  l.tile_full = memory.add(extent<Barrier>(), tile_slots(k, p.sums_rows));
-  l.tile_empty = memory.add(extent<Barrier>(), tile_slots(k, p.sums_rows));
-  if (p.looks_up_rows) {
+  l.tile_full = memory.add(extent<Barrier>(), tile_slots(k, p.sums_rows()));
+  l.tile_empty = memory.add(extent<Barrier>(), tile_slots(k, p.sums_rows()));
+  if (p.looks_up_rows()) {
     SharedMemory slot;  // a TargetSlot
     slot.add(extent<Barrier>(), 2);
     slot.add(extent<int>(), k.block_m);
@@ -357,16 +341,16 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const WgmmaProblem& p) {
   if (k.hold > 0) {
     SharedMemory held;  // HeldTiles
     held.add(tile.held, k.hold / kStoreRows);
-    held.add(extent<int>(), p.looks_up_rows ? k.hold : 1);
+    held.add(extent<int>(), p.looks_up_rows() ? k.hold : 1);
     l.held_bytes = round_up(held.end, tile.held.align);
     l.held = memory.add({l.held_bytes, tile.held.align}, k.consumers);
   } else {
     memory.add(absent, 1);
   }
   l.last = memory.add(extent<int>(), k.consumers);
-  const bool gathers = p.permutes_x && k.gather == Gather::tiles;
+  const bool gathers = p.permutes_x() && k.gather == Gather::tiles;
   l.gathered = memory.add(gathers ? extent<int>() : absent, gathers ? 2 * k.block_m : 1);
-  const bool sorts = mixes || p.sums_rows;
+  const bool sorts = mixes || p.sums_rows();
   l.expert_of = memory.add(sorts ? extent<int>() : absent, sorts ? p.experts : 1);
   l.row_of = l.expert_of;
   if (sorts) l.row_of = memory.add(extent<int>(), p.experts);

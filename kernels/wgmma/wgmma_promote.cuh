@@ -39,7 +39,7 @@ struct NoFactors {
 template <class Block>
 struct BlockFactors {
   static constexpr bool reads_late = false;
-  static constexpr int joins = Block::Function::joins, blocks = w_blocks(Block::block_n, joins);
+  static constexpr int per_output = Block::Function::columns_per_output, blocks = w_blocks(Block::block_n, per_output);
   static constexpr int step = Block::block_n & -Block::block_n;  // tiles begin at multiples of it
   struct Scales {
     float x[2], w[blocks];
@@ -72,7 +72,7 @@ struct BlockFactors {
         float w = scales.w[column >= kScaleBlock ? 1 : 0];
         if (column > 0 && column < kScaleBlock && column >= first_end) w = scales.w[blocks > 1];
         if (blocks > 2 && column >= first_end + kScaleBlock) w = scales.w[blocks - 1];
-        if constexpr (joins > 1) w = scales.w[v % 2];
+        if constexpr (per_output > 1) w = scales.w[v % 2];
         sum[v * 4 + i] += part[v * 4 + i] * (scales.x[i / 2] * w);
       }
   }
@@ -83,9 +83,9 @@ struct BlockFactors {
 template <class Block>
 struct SwappedBlockFactors {
   static constexpr bool reads_late = true;
-  static constexpr int joins = Block::Function::joins, blocks = w_blocks(Block::block_n, joins);
+  static constexpr int per_output = Block::Function::columns_per_output, blocks = w_blocks(Block::block_n, per_output);
   struct Scales {
-    float w[joins];
+    float w[per_output];
     const float* x;
   };
   const Block& block;
@@ -94,11 +94,11 @@ struct SwappedBlockFactors {
   __forceinline__ SwappedBlockFactors(const WgmmaWarpgroup<Block>& group, const typename Block::Tile& tile)
       : block(group.block), column(tile.column % kScaleBlock), first_row(group.first_group * kGroupRows) {}
   __forceinline__ Scales read(int stage, int part, int g) const {
-    const int of_w = blocks == 1 || joins > 1 ? 0 : (column + first_row + g * kGroupRows) / kScaleBlock;
+    const int of_w = blocks == 1 || per_output > 1 ? 0 : (column + first_row + g * kGroupRows) / kScaleBlock;
     const float* const w = reinterpret_cast<const float*>(block.w_scales(stage)) + part * blocks + of_w;
     const float* const x =
         reinterpret_cast<const float*>(block.x_scales(stage)) + part * Block::block_m + WgmmaPlaces<Block>::n_column();
-    if constexpr (joins > 1)
+    if constexpr (per_output > 1)
       return {{w[0], w[1]}, x};
     else
       return {{w[0]}, x};
@@ -108,12 +108,12 @@ struct SwappedBlockFactors {
 #pragma unroll
     for (int v = 0; v < size / 4; ++v) {
       const float2 two = *reinterpret_cast<const float2*>(scales.x + v * 8);
-      float low[joins], high[joins];
+      float low[per_output], high[per_output];
 #pragma unroll
-      for (int j = 0; j < joins; ++j) low[j] = two.x * scales.w[j], high[j] = two.y * scales.w[j];
+      for (int j = 0; j < per_output; ++j) low[j] = two.x * scales.w[j], high[j] = two.y * scales.w[j];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int j = joins > 1 ? i / 2 : 0;
+        const int j = per_output > 1 ? i / 2 : 0;
         sum[v * 4 + i] += part[v * 4 + i] * (i % 2 ? high[j] : low[j]);
       }
     }
@@ -212,7 +212,8 @@ struct WgmmaPromotion {
     constexpr int size = Block::part_width / 2;
     float part[size];
     read_sums<set>(part);
-    factors.add(scales, part, *reinterpret_cast<float(*)[size]>(sum[unit / sides % Block::groups] + unit % sides * size));
+    factors.add(scales, part,
+                *reinterpret_cast<float(*)[size]>(sum[unit / sides % Block::groups] + unit % sides * size));
   }
 
   template <int unit>

@@ -73,7 +73,7 @@ struct RowsOfX {
   __forceinline__ void copy(const Block& block, const Tile& tile, int stage, int k) const {
     const int first = first_row(), column = chunk_of_row();
     const unsigned x = shared_address(block.x()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
-    const char* from = WgmmaAddresses<Block>::x(block.args, tile) + k * Block::element_bytes;
+    const char* from = WgmmaAddresses<Block>::x(block.args, tile) + bytes_of(k, Block::problem.x_memory_bits);
     asm volatile("" : "+l"(from));  // computed once: each copy's address is then one multiply-add
     int rows = tile.rows;
     asm volatile("" : "+r"(rows));  // compared again for each copy: predicate registers are few
@@ -104,27 +104,26 @@ template <class Block>
 struct RowsOfW {
   const char* row = nullptr;
   // In memory, from a row of this thread to its next, 16 columns on.
-  static constexpr int rows_a_turn = Block::Function::joins > 1 && !Block::interleaved ? 8 : 16;
+  static constexpr int rows_a_turn = Block::Function::columns_per_output > 1 && !Block::problem.interleaved ? 8 : 16;
 
   __forceinline__ void find(const Block& block, const Block::Tile& tile) {
     const Args& args = block.args;
-    row =
-        WgmmaAddresses<Block>::w(args, tile) +
-        (w_row<Block>(args, tile.column + first_row()) * args.k + chunk_of_row() * Block::chunk) * Block::element_bytes;
+    row = WgmmaAddresses<Block>::w(args, tile) + chunk_of_row() * 16 +
+          bytes_of(w_row<Block>(args, tile.column + first_row()) * args.k, Block::problem.w_memory_bits);
   }
   __forceinline__ void copy(const Block& block, const Block::Tile& tile, int stage, int k) const {
     const Args& args = block.args;
     const int first = first_row(), column = chunk_of_row();
     const unsigned w = shared_address(block.w()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
     const int rows = static_cast<int>(args.n) - tile.column - first;
-    const char* from = row + k * Block::element_bytes;
+    const char* from = row + bytes_of(k, Block::problem.w_memory_bits);
 #pragma unroll
     for (int i = 0; i < Block::block_n; i += 16) {
 #pragma unroll
       for (int half = 0; half < Block::halves; ++half)
         cp_async_below(i, rows, w + (half * Block::block_n + i) * Block::row_bytes, from + half * 128,
                        k + half * Block::row_columns + column * Block::chunk < args.k);
-      from += args.k * (rows_a_turn * Block::element_bytes);
+      from += bytes_of(args.k * rows_a_turn, Block::problem.w_memory_bits);
       asm volatile("" : "+l"(from));  // computed one after the other, not all in advance
     }
   }

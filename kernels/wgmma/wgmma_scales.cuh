@@ -13,7 +13,7 @@ struct BlockScalesByWarp {
   using Tile = Block::Tile;
   static constexpr int rows = (Block::block_m + 31) / 32;  // of X, a lane
   static constexpr int parts = Block::block_k / kScaleBlock, depth = rows > 4 ? 2 : 4, stages = depth / parts;
-  static constexpr int blocks = w_blocks(Block::block_n, Block::Function::joins);  // of W, a part
+  static constexpr int blocks = w_blocks(Block::block_n, Block::Function::columns_per_output);  // of W, a part
 
   const Args& args;
   const int lane = threadIdx.x % 32, all_parts = static_cast<int>((args.k + kScaleBlock - 1) / kScaleBlock);

@@ -62,7 +62,65 @@ std::string result_function(const Product& product) {
                      element);
 }
 
+// The members of a problem that differ from their defaults.
+std::string initialiser(const KernelProblem& problem) {
+  const KernelProblem usual;
+  KernelProblem printed;
+  std::string result;
+  const auto add = [&](std::string_view what, auto KernelProblem::*member) {
+    const auto value = problem.*member;
+    if (value == usual.*member) return;
+    printed.*member = value;
+    std::string text;
+    if constexpr (std::is_same_v<decltype(value), const RowOrder>)
+      text = fmt::format("moetune::RowOrder::{}", name(value));
+    else
+      text = fmt::format("{}", value);
+    result += fmt::format("{}.{} = {}", result.empty() ? "" : ", ", what, text);
+  };
+  using P = KernelProblem;
+  add("x_rows", &P::x_rows), add("w_rows", &P::w_rows), add("y_rows", &P::y_rows);
+  add("x_mn_major", &P::x_mn_major), add("w_mn_major", &P::w_mn_major);
+  add("x_memory_bits", &P::x_memory_bits), add("x_stage_bits", &P::x_stage_bits);
+  add("w_memory_bits", &P::w_memory_bits), add("w_stage_bits", &P::w_stage_bits), add("y_bits", &P::y_bits);
+  add("x_scale_bytes", &P::x_scale_bytes), add("w_scale_bytes", &P::w_scale_bytes);
+  add("scales_at_end", &P::scales_at_end), add("promotes", &P::promotes), add("experts", &P::experts);
+  add("columns_per_output", &P::columns_per_output), add("weight_bytes", &P::weight_bytes);
+  add("weighs_x", &P::weighs_x), add("weighs_y", &P::weighs_y), add("accumulates", &P::accumulates);
+  add("interleaved", &P::interleaved), add("adds_bias", &P::adds_bias), add("stores_h", &P::stores_h);
+  add("makes_gates", &P::makes_gates), add("x_load_bytes", &P::x_load_bytes), add("w_load_bytes", &P::w_load_bytes);
+  add("store_bytes", &P::store_bytes), add("scale_parts", &P::scale_parts);
+  if (printed != problem) throw Error(Exit::bug, "a member of KernelProblem is not printed into the unit");
+  return "{" + result + "}";
+}
+
 }  // namespace
+
+KernelProblem kernel_problem(const Shape& shape, bool makes_gates) {
+  const Product p = before_last_pass(product_of(shape), makes_gates);
+  const auto bits_of = [](Dtype dtype) { return static_cast<int>(bits(dtype)); };
+  return {.x_rows = p.a.order,
+          .w_rows = p.b.order,
+          .y_rows = p.d.order,
+          .x_mn_major = !is_k_major(p.a),
+          .w_mn_major = !is_k_major(p.b),
+          .x_memory_bits = bits_of(p.a.type.dtype),
+          .x_stage_bits = bits_of(p.a.type.stage),
+          .w_memory_bits = bits_of(p.b.type.dtype),
+          .w_stage_bits = bits_of(p.b.type.stage),
+          .y_bits = bits_of(p.d.type.dtype),
+          .scales_at_end = has_scales(p.a.type) && p.a.type.scales.kind != ScaleKind::block,
+          .promotes = p.sums == Sums::promoted,
+          .columns_per_output = static_cast<int>(joined_columns(p)),
+          .weight_bytes = p.weighting == Weighting::result || p.gate_gradient ? 4 : 2,
+          .weighs_x = p.weighting == Weighting::a,
+          .weighs_y = weights_result(p),
+          .accumulates = p.accumulates,
+          .interleaved = p.interleaved,
+          .adds_bias = p.bias.has_value(),
+          .stores_h = p.h.has_value(),
+          .makes_gates = p.gate_gradient.has_value()};
+}
 
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan) {
   std::string unit = fmt::format("#include \"{0}/{0}.cuh\"\n\nstruct Config : moetune::PlainConfig {{\n", text.variant);
@@ -72,26 +130,12 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
   unit += fmt::format("  using Function = moetune::{};\n", result_function(product));
   if (const std::string_view hook = after_stage(product); !hook.empty())
     unit += fmt::format("  using AfterStage = moetune::{};\n", hook);
-  unit +=
-      fmt::format("  static constexpr moetune::{} knobs = {};\n", text.knobs_type, in_lines(text.knobs, 100, "      "));
-  const auto flag = [&](std::string_view what, bool value) {
-    unit += fmt::format("  static constexpr bool {} = {};\n", what, value);
+  const auto line = [&](std::string_view type, std::string_view what, const std::string& initialiser) {
+    unit += fmt::format("  static constexpr moetune::{} {} = {};\n", type, what,
+                        in_lines(initialiser, 100 - what.size() - type.size(), "      "));
   };
-  const auto word = [&](std::string_view type, std::string_view what, std::string_view value) {
-    unit += fmt::format("  static constexpr moetune::{0} {1} = moetune::{0}::{2};\n", type, what, value);
-  };
-  word("RowOrder", "x_rows", name(product.a.order));
-  word("RowOrder", "w_rows", name(product.b.order));
-  word("RowOrder", "y_rows", name(product.d.order));
-  flag("x_across", !is_k_major(product.a));
-  flag("w_across", !is_k_major(product.b));
-  flag("weighs_x", product.weighting == Weighting::a);
-  flag("accumulates", product.accumulates);
-  if (product.interleaved) flag("interleaved", true);
-  if (product.bias) flag("adds_bias", true);
-  if (product.h) flag("stores_h", true);
-  for (const auto& [what, value] : text.constants)
-    unit += fmt::format("  static constexpr int {} = {};\n", what, value);
+  line(text.knobs_type, "knobs", text.knobs);
+  line("KernelProblem", "problem", initialiser(text.problem));
   const std::string cluster = plan.cluster > 1 ? fmt::format(" __cluster_dims__({}, 1, 1)", plan.cluster) : "";
   unit += fmt::format(
       "}};\n\nextern \"C\" __global__ void{} __launch_bounds__({}, {})\n"

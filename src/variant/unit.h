@@ -2,24 +2,28 @@
 #pragma once
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "kernels/problem.h"
 #include "variant/variant.h"
 
 namespace moetune {
+
+/// What a kernel depends on of a shape whatever its knobs; `makes_gates` if it makes gradients of gates itself.
+/// Variants add what they know: experts, scales beside a stage, alignments.
+KernelProblem kernel_problem(const Shape& shape, bool makes_gates = false);
 
 /// What differs between the units of the variants.
 struct UnitText {
   std::string_view variant;     // includes <variant>/<variant>.cuh
   std::string_view knobs_type;  // "MmaKnobs", of the header that both compilers read
   std::string knobs;            // its initialiser
-  std::vector<std::pair<std::string_view, int64_t>> constants = {};  // of Config, beside those of all variants
-  std::string_view call;                                             // "moetune::Mma<Config>::run(args)"
+  KernelProblem problem;
+  std::string_view call;  // "moetune::Mma<Config>::run(args)"
 };
 
-/// A unit of about 20 lines: struct Config with the operands' types, the function of the result, the knobs, the fusions
-/// and further constants; and the entry moetune_kernel.
+/// A unit of about 20 lines: struct Config with the operands' types, the function of the result, the knobs and those
+/// members of the problem that differ from their defaults; and the entry moetune_kernel.
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan);
 
 /// Largest power of two, at most `most`, that divides `bytes`: the widest aligned access to rows of that stride.

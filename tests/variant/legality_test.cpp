@@ -8,7 +8,7 @@
 #include "find_model.h"
 #include "h200.h"
 #include "kernels/mma/mma_plan.h"
-#include "kernels/wgmma/wgmma_plan.h"
+#include "kernels/wgmma/wgmma_rules.h"
 #include "variant/space/space.h"
 #include "variant/unit.h"
 #include "variant/variant.h"
@@ -551,16 +551,7 @@ struct Config : moetune::PlainConfig {
   using Function = moetune::Identity<moetune::bf16>;
   static constexpr moetune::MmaKnobs knobs = {.block_m = 64, .block_n = 128, .block_k = 32, .warps = 4, .stages = 3,
       .raster = moetune::Raster::n, .group = 4, .split = 1};
-  static constexpr moetune::RowOrder x_rows = moetune::RowOrder::by_token;
-  static constexpr moetune::RowOrder w_rows = moetune::RowOrder::in_place;
-  static constexpr moetune::RowOrder y_rows = moetune::RowOrder::in_place;
-  static constexpr bool x_across = false;
-  static constexpr bool w_across = false;
-  static constexpr bool weighs_x = false;
-  static constexpr bool accumulates = false;
-  static constexpr int x_load_bytes = 16;
-  static constexpr int w_load_bytes = 16;
-  static constexpr int store_bytes = 16;
+  static constexpr moetune::KernelProblem problem = {.x_rows = moetune::RowOrder::by_token};
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)
@@ -577,10 +568,27 @@ TEST(Unit, DependsOnTheProblemThroughAlignmentAlone) {
   b.layer.experts = 256;
   EXPECT_EQ(find_variant("mma").unit(candidate, a), find_variant("mma").unit(candidate, b));
   b.layer.k = 7170;
-  EXPECT_NE(find_variant("mma").unit(candidate, a).find("load_bytes = 16"), std::string::npos);
-  EXPECT_NE(find_variant("mma").unit(candidate, b).find("load_bytes = 4"), std::string::npos);
+  const auto problem = [&] {
+    const std::string unit = find_variant("mma").unit(candidate, b);
+    const size_t begin = unit.find("problem = ");
+    return unit.substr(begin, unit.find('\n', begin) - begin);
+  };
+  EXPECT_EQ(problem(), "problem = {.x_load_bytes = 4, .w_load_bytes = 4};");
   b.layer.n = 4097;
-  EXPECT_NE(find_variant("mma").unit(candidate, b).find("store_bytes = 2"), std::string::npos);
+  EXPECT_EQ(problem(), "problem = {.x_load_bytes = 4, .w_load_bytes = 4, .store_bytes = 2};");
+}
+
+// Stages hold what the multiplier reads, tensor copies count what lies in memory.
+TEST(KernelProblem, HasBitsInMemoryAndInAStage) {
+  constexpr KernelProblem plain = {.experts = 8}, widened = {.w_memory_bits = 4, .experts = 8};
+  constexpr WgmmaKnobs knobs = {.block_m = 64, .block_n = 64, .block_k = 64, .stages = 3, .swap = true};
+  EXPECT_EQ(wgmma_layout(knobs, widened).bytes, wgmma_layout(knobs, plain).bytes);
+  EXPECT_EQ(swizzle_columns(widened), 64);
+  EXPECT_EQ(broken_rule(knobs, plain), WgmmaRule::none);
+  EXPECT_EQ(broken_rule(knobs, widened), WgmmaRule::elements);
+  EXPECT_EQ(mma_layout({.block_m = 64, .block_n = 64, .block_k = 32, .warps = 4, .stages = 3}, widened).w, 3 * 64 * 64);
+  EXPECT_EQ(bytes_of(64, widened.w_memory_bits), 32);
+  EXPECT_EQ(bytes_of(64, widened.w_stage_bits), 128);
 }
 
 TEST(Layout, GivesEachMemberItsOwnAlignedBytes) {
@@ -595,8 +603,8 @@ TEST(Layout, GivesEachMemberItsOwnAlignedBytes) {
                             .addressing = Addressing::pointers,
                             .split = 0,
                             .hold = 64};
-  const WgmmaLayout l = wgmma_layout(
-      knobs, {.permutes_x = true, .looks_up_rows = true, .experts = 8, .element_bytes = 2, .weight_bytes = 2});
+  const WgmmaLayout l =
+      wgmma_layout(knobs, {.x_rows = RowOrder::by_token, .y_rows = RowOrder::by_slot, .experts = 8, .weight_bytes = 2});
   EXPECT_EQ(l.maps, 0);
   EXPECT_EQ(l.w, 1024);  // behind two tensor maps
   EXPECT_EQ(l.x, l.w + 3 * 128 * 64 * 2);

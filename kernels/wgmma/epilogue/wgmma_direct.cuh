@@ -39,11 +39,11 @@ struct StoresOfSums {
       for_places_in_y<Block>(group, tile, row_at, [&](float* at, int g, int v, int i) {
         const float4 d = four(g, v);
         const float value = i == 0 ? d.x : i == 1 ? d.y : i == 2 ? d.z : d.w, next = i == 0 ? d.y : d.w;
-        if constexpr (Block::swapped && Block::accumulates)
+        if constexpr (Block::swapped && Block::problem.accumulates)
           add_to_global(at, value);
         else if constexpr (Block::swapped)
           *at = value;
-        else if constexpr (Block::accumulates)
+        else if constexpr (Block::problem.accumulates)
           add_to_global(at, value, next);
         else
           *reinterpret_cast<float2*>(at) = make_float2(value, next);
@@ -88,6 +88,6 @@ struct SumsFromY {
 
 template <class Block>
 using WgmmaFirstSums =
-    typename Choice<Block::accumulates && !Block::stores_sums, SumsFromY<Block>, SumsFromZero<Block>>::type;
+    typename Choice<Block::problem.accumulates && !Block::stores_sums, SumsFromY<Block>, SumsFromZero<Block>>::type;
 
 }  // namespace moetune

@@ -31,20 +31,19 @@ struct WgmmaEpilogue {
       if (!busy) return;
     Targets::wait(group.block, slot);
     const auto targets = Targets::of(group.block, group.consumer, slot);
-    WgmmaSums<Block>::finish(group.block, tile, group.consumer, busy, sum,
-                             [&](const auto& sums) {
-                               if constexpr (Block::adds_bias)
-                                 store(tile, targets, with_bias(group, tile, sums));
-                               else
-                                 store(tile, targets, sums);
-                             });
+    WgmmaSums<Block>::finish(group.block, tile, group.consumer, busy, sum, [&](const auto& sums) {
+      if constexpr (Block::problem.adds_bias)
+        store(tile, targets, with_bias(group, tile, sums));
+      else
+        store(tile, targets, sums);
+    });
   }
   __forceinline__ void finish() { rows.finish(group); }
 
  private:
   template <class Sum>
   __forceinline__ void store(const Tile& tile, const RowTargets<Block>& targets, const Sum& sum) {
-    if constexpr (Block::stores_h) WgmmaH<Block>::store(group, tile, sum);
+    if constexpr (Block::problem.stores_h) WgmmaH<Block>::store(group, tile, sum);
     rows.store(group, tile, targets, sum);
   }
 };

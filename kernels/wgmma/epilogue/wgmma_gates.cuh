@@ -62,7 +62,7 @@ struct WgmmaGates {
  private:
   // A gate of column `column` of X, in H or dH.
   static __forceinline__ Result* place(const Args& args, void* h, long long row, long long column) {
-    return static_cast<Result*>(h) + row * 2 * args.n + (Block::interleaved ? 2 * column : column);
+    return static_cast<Result*>(h) + row * 2 * args.n + (Block::problem.interleaved ? 2 * column : column);
   }
   static __forceinline__ float weight_of(const Targets& targets, const Tile& tile, int row) {
     if constexpr (Block::weighs) return targets.weight[min(row, tile.rows - 1)].value;
@@ -76,8 +76,8 @@ struct WgmmaGates {
 
   static __forceinline__ EightGates load(const Args& args, long long row, long long column) {
     const auto* const from = reinterpret_cast<const uint4*>(place(args, args.h, row, column));
-    const uint4 first = __ldg(from), second = __ldg(from + (Block::interleaved ? 1 : args.n / 8));
-    if constexpr (!Block::interleaved)
+    const uint4 first = __ldg(from), second = __ldg(from + (Block::problem.interleaved ? 1 : args.n / 8));
+    if constexpr (!Block::problem.interleaved)
       return {{first.x, first.y, first.z, first.w}, {second.x, second.y, second.z, second.w}};
     const auto gates = [](unsigned low, unsigned high) { return __byte_perm(low, high, 0x5410); };
     const auto ups = [](unsigned low, unsigned high) { return __byte_perm(low, high, 0x7632); };
@@ -87,7 +87,7 @@ struct WgmmaGates {
   static __forceinline__ void put(const Args& args, long long row, long long column, const EightGates& dh,
                                   const unsigned (&x)[4]) {
     auto* const to = reinterpret_cast<uint4*>(place(args, args.y, row, column));
-    if constexpr (Block::interleaved) {
+    if constexpr (Block::problem.interleaved) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const auto pair = [&](int j, unsigned order) {

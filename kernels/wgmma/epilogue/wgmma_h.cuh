@@ -47,7 +47,7 @@ struct WgmmaH {
   template <class Four>
   static __forceinline__ void store_rows(const Args& args, const Tile& tile, int m, const Four& four) {
     const int lane = threadIdx.x % 32;
-    constexpr int wide = Block::interleaved ? 0 : vectors / 8 * 8;
+    constexpr int wide = Block::problem.interleaved ? 0 : vectors / 8 * 8;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int r = m + lane / 4 + half * 8, row = tile.row + r;

@@ -16,7 +16,8 @@ struct StagingOfColumns {
   using Store = WgmmaStore<Block>;
   using Targets = RowTargets<Block>;
   static constexpr Staging shape = Block::staging_shape;
-  static constexpr int joins = Function::joins, group_columns = kGroupRows / joins;  // of Y in a group
+  static constexpr int per_output = Function::columns_per_output,
+                       group_columns = kGroupRows / per_output;  // of Y in a group
 
   // Stages kStoreRows rows, from `row` of the tile on, in rows `to` and on of the staging buffer.
   template <class Sum>
@@ -30,7 +31,7 @@ struct StagingOfColumns {
 #pragma unroll
       for (int g = 0; g < Block::groups; ++g) {
         const float4 d[2] = {four(g, row / 8), four(g, row / 8 + 1)};
-        if constexpr (joins == 2) {
+        if constexpr (per_output == 2) {
           const auto two = [&](int i) {
             const float low[] = {d[i].x, d[i].z}, high[] = {d[i].y, d[i].w};
             return Function::pair(low, high, weights[i]);
@@ -75,9 +76,9 @@ struct StagingOfColumns {
 };
 
 // A thread's four sums of each vector of eight columns that makes one of Y.
-template <int joins>
+template <int per_output>
 struct JoinedSums {
-  float4 of[joins];
+  float4 of[per_output];
 };
 
 // Other tiles: sum[g][4 j ...] has rows 64 g + 16 warp + lane / 4 (and 8 on) of columns 8 j + lane % 4 * 2 (and 1
@@ -92,7 +93,8 @@ struct StagingOfRows {
   using Targets = RowTargets<Block>;
   using Group = WgmmaWarpgroup<Block>;
   static constexpr Staging shape = Block::staging_shape;
-  static constexpr int joins = Function::joins, columns = Block::block_n / joins;  // of Y in a tile
+  static constexpr int per_output = Function::columns_per_output,
+                       columns = Block::block_n / per_output;  // of Y in a tile
 
   // Stages kSwizzleColumns of the warp's 16 rows of group g, from column `from` of Y in the tile on, at row `to` and
   // column `column` of the staging buffer.
@@ -104,14 +106,14 @@ struct StagingOfRows {
     for (int c = 0; c < kSwizzleColumns && from + c < columns; c += 16) {
       sum.with([&](const auto& four) {
         const auto joined = [&](int v) {
-          if constexpr (joins == 1) return JoinedSums<1>{{four(g, v)}};
-          if constexpr (joins == 2) return JoinedSums<2>{{four(g, 2 * v), four(g, 2 * v + 1)}};
+          if constexpr (per_output == 1) return JoinedSums<1>{{four(g, v)}};
+          if constexpr (per_output == 2) return JoinedSums<2>{{four(g, 2 * v), four(g, 2 * v + 1)}};
         };
-        const JoinedSums<joins> d[2] = {joined((from + c) / 8), joined((from + c) / 8 + 1)};
+        const JoinedSums<per_output> d[2] = {joined((from + c) / 8), joined((from + c) / 8 + 1)};
         const auto two = [&](int i, int half) {
-          float low[joins], high[joins];
+          float low[per_output], high[per_output];
 #pragma unroll
-          for (int j = 0; j < joins; ++j)
+          for (int j = 0; j < per_output; ++j)
             low[j] = half == 0 ? d[i].of[j].x : d[i].of[j].z, high[j] = half == 0 ? d[i].of[j].y : d[i].of[j].w;
           return Function::pair(low, high, weights[half]);
         };
@@ -179,10 +181,9 @@ using WgmmaStagingOfRows =
 template <class Block>
 using WgmmaStaging = typename Choice<
     Block::stores_sums, StoresOfSums<Block>,
-    typename Choice<
-        Block::makes_gates, WgmmaGates<Block>,
-        typename Choice<Block::quantises, WgmmaQuantise<Block>,
-                        typename Choice<Block::swapped, StagingOfColumns<Block>,
-                                        WgmmaStagingOfRows<Block>>::type>::type>::type>::type;
+    typename Choice<Block::makes_gates, WgmmaGates<Block>,
+                    typename Choice<Block::quantises, WgmmaQuantise<Block>,
+                                    typename Choice<Block::swapped, StagingOfColumns<Block>,
+                                                    WgmmaStagingOfRows<Block>>::type>::type>::type>::type;
 
 }  // namespace moetune

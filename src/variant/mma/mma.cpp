@@ -64,20 +64,27 @@ int scale_parts(const Product& p) {
   return p.interleaved ? 2 : static_cast<int>(kScaleBlock / alignment(p.d.columns, kScaleBlock));
 }
 
-int shared_bytes(const Knobs& c, const Shape& shape) {
+KernelProblem problem_of(const Knobs& c, const Shape& shape) {
   const Product p = product_of(shape);
-  MmaProblem problem = {.sums_rows = p.ragged == Axis::k,
-                        .weighs_x = p.weighting == Weighting::a,
-                        .element_bytes = static_cast<int>(size_bytes(p.a.type.stage)),
-                        .quantises = quantises(p)};
-  if (p.a.type.scales.kind == ScaleKind::block)
-    problem.scale_bytes =
-        x_block_scale_bytes(c.block_m, kScaleBlock) +
-        scale_parts(p) * w_block_scale_bytes(c.block_n, kScaleBlock, static_cast<int>(joined_columns(p)));
-  else if (has_scales(p.a.type))
-    problem.scale_bytes = row_scale_bytes(c.block_m + c.block_n), problem.scales_at_end = true;
-  return mma_layout(c, problem).bytes;
+  KernelProblem problem = kernel_problem(shape);
+  problem.scale_parts = scale_parts(p);
+  if (problem.scales_at_end) {
+    problem.x_scale_bytes = row_scale_bytes(c.block_m), problem.w_scale_bytes = row_scale_bytes(c.block_n);
+  } else if (has_scales(p.a.type)) {
+    problem.x_scale_bytes = x_block_scale_bytes(c.block_m, kScaleBlock);
+    problem.w_scale_bytes =
+        problem.scale_parts * w_block_scale_bytes(c.block_n, kScaleBlock, problem.columns_per_output);
+  }
+  problem.x_load_bytes = static_cast<int>(alignment(row_bytes(p.a), 16));
+  problem.w_load_bytes = static_cast<int>(alignment(row_bytes(p.b), 16));
+  problem.store_bytes = problem.quantises()    ? static_cast<int>(alignment(row_bytes(p.d), 16))
+                        : p.d.columns % 8 == 0 ? 16
+                        : p.d.columns % 2 == 0 ? 4
+                                               : 2;
+  return problem;
 }
+
+int shared_bytes(const Knobs& c, const Shape& shape) { return mma_layout(c, problem_of(c, shape)).bytes; }
 
 // With the scales of W's blocks beyond those of one part.
 int registers(const Knobs& c, const Shape& shape) {
@@ -131,20 +138,12 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
 }
 
 std::string unit(const Knobs& c, const Shape& shape) {
-  const Product p = product_of(shape);
-  const int64_t store_bytes = quantises(p)           ? alignment(row_bytes(p.d), 16)
-                              : p.d.columns % 8 == 0 ? 16
-                              : p.d.columns % 2 == 0 ? 4
-                                                     : 2;
-  UnitText text{.variant = "mma",
-                .knobs_type = "MmaKnobs",
-                .knobs = list().initialiser(c),
-                .constants = {{"x_load_bytes", alignment(row_bytes(p.a), 16)},
-                              {"w_load_bytes", alignment(row_bytes(p.b), 16)},
-                              {"store_bytes", store_bytes}},
-                .call = "moetune::Mma<Config>::run(args)"};
-  if (scale_parts(p) > 1) text.constants.emplace_back("scale_parts", scale_parts(p));
-  return print_unit(text, shape, plan(c, shape));
+  return print_unit({.variant = "mma",
+                     .knobs_type = "MmaKnobs",
+                     .knobs = list().initialiser(c),
+                     .problem = problem_of(c, shape),
+                     .call = "moetune::Mma<Config>::run(args)"},
+                    shape, plan(c, shape));
 }
 
 double seconds(const MmaCost& cost, const Knobs& c, const Problem& problem, const DeviceInfo& device) {

@@ -44,6 +44,7 @@ std::string unit(const Knobs& c, const Shape& shape) {
   return print_unit({.variant = "simt",
                      .knobs_type = "SimtKnobs",
                      .knobs = list().initialiser(c),
+                     .problem = kernel_problem(shape),
                      .call = "moetune::simt<Config>(args)"},
                     shape, plan(c, shape));
 }

@@ -55,7 +55,7 @@ const KnobList<Knobs>& list() {
 }
 
 LaunchPlan plan(const Knobs& c, const Shape& shape) {
-  const WgmmaProblem problem = wgmma_problem(c, shape);
+  const KernelProblem problem = wgmma_problem(c, shape);
   const BoxRows x = x_boxes(c, problem);
   return {.threads = 128 * (1 + c.consumers),
           .shared_bytes = wgmma_layout(c, problem).bytes,
@@ -81,7 +81,7 @@ std::string unit(const Knobs& c, const Shape& shape) {
   return print_unit({.variant = "wgmma",
                      .knobs_type = "WgmmaKnobs",
                      .knobs = list().initialiser(c),
-                     .constants = {{"experts", shape.layer.local_experts()}},
+                     .problem = wgmma_problem(c, shape),
                      .call = "moetune::Wgmma<Config>::run(args)"},
                     shape, plan(c, shape));
 }

@@ -13,7 +13,7 @@ namespace moetune {
 
 /// What of a shape the kernel with these knobs depends on, in terms of its product: X, W and Y are its operands a, b
 /// and d.
-WgmmaProblem wgmma_problem(const WgmmaKnobs& knobs, const Shape& shape);
+KernelProblem wgmma_problem(const WgmmaKnobs& knobs, const Shape& shape);
 
 /// Why the kernel can't run with these knobs, or nothing.
 std::optional<std::string> wgmma_illegal(const WgmmaKnobs& knobs, const Shape& shape, const DeviceInfo& device);

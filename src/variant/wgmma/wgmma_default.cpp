@@ -25,13 +25,13 @@ struct Chooser {
   const WgmmaCost& cost;
   const Problem& problem;
   DeviceInfo device;
-  const WgmmaProblem of_kernel = wgmma_problem({}, problem.shape);
+  const KernelProblem of_kernel = wgmma_problem({}, problem.shape);
   std::vector<std::pair<double, Knobs>> seen = {};
 
   // With as many stages as fit.
   void look_at(Knobs c) {
     c.stages = kMostWgmmaStages;
-    const WgmmaProblem of_tile = wgmma_problem(c, problem.shape);
+    const KernelProblem of_tile = wgmma_problem(c, problem.shape);
     while (c.stages > 2 && wgmma_layout(c, of_tile).bytes > device.shared_memory_per_block) --c.stages;
     if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(cost, c, problem, device), c);
   }
@@ -48,7 +48,7 @@ struct Chooser {
             for (const TmaStore store : {TmaStore::none, TmaStore::boxes}) {
               c.block_m = rows, c.block_n = columns;
               c.consumers = consumers, c.schedule = schedule, c.tiles = order, c.tma_store = store;
-              if (!of_kernel.sums_rows || (store == TmaStore::boxes) != of_kernel.stores_sums) look_at(c);
+              if (!of_kernel.sums_rows() || (store == TmaStore::boxes) != of_kernel.stores_sums()) look_at(c);
             }
   }
 
@@ -71,7 +71,7 @@ struct Chooser {
 // Tiles of dW: all experts have the same. Threads store them more slowly than tensor copies do, and in fp32 they must.
 void look_at_sums(Chooser& chooser, Knobs c) {
   c.raster = Raster::n, c.group = 4;
-  c.gather = chooser.of_kernel.permutes_x ? Gather::first : Gather::tiles;
+  c.gather = chooser.of_kernel.permutes_x() ? Gather::first : Gather::tiles;
   for (const int in_flight : {1, 0}) {
     if (!chooser.seen.empty()) break;  // an accumulated fp16 dW is legal without steps in flight alone
     for (const bool swap : {true, false})
@@ -108,7 +108,7 @@ void look_at_rows(Chooser& chooser, Knobs c) {
     for (const int block_k : {row, 2 * row})
       for (const auto& [swap, in_flight] : ways) {
         c.block_k = block_k, c.gather = gather, c.swap = swap, c.in_flight = in_flight;
-        c.tma_x = gather == Gather::first || !chooser.of_kernel.permutes_x;
+        c.tma_x = gather == Gather::first || !chooser.of_kernel.permutes_x();
         chooser.look_at_tiles(c);
       }
   const std::pair<TileOrder, Pace> turns[] = {

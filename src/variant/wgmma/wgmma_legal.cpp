@@ -41,6 +41,7 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
     {WgmmaRule::group, "group must lie in 1 to {group}"},
     {WgmmaRule::consumers, "consumers must be 1, 2 or 3"},
     {WgmmaRule::in_flight, "in_flight must be 0 or 1"},
+    {WgmmaRule::elements, "wgmma reads X and W as they lie in memory; another variant may widen them"},
     {WgmmaRule::pingpong, "schedule=pingpong needs consumers=2"},
     {WgmmaRule::groups, "{m_side} must be a multiple of 64 for each consumer that shares a tile"},
     {WgmmaRule::sums_gather, "gather must be first for dw: tensor copies read rows that are in order"},
@@ -99,25 +100,26 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
 };
 static_assert(std::size(kSentences) == static_cast<size_t>(WgmmaRule::registers));
 
-std::string text(WgmmaRule rule, const Knobs& c, const WgmmaProblem& p, const Shape& shape) {
+std::string text(WgmmaRule rule, const Knobs& c, const KernelProblem& p, const Shape& shape) {
   const auto found = std::ranges::find(kSentences, rule, [](const auto& one) { return one.first; });
   using fmt::arg;
-  return fmt::format(
-      fmt::runtime(found->second), arg("stages", kMostWgmmaStages), arg("group", kMostGroup), arg("mix", kMostMix),
-      arg("hold", kMostHold), arg("store_rows", kStoreRows), arg("experts", kMostSortedExperts),
-      arg("swizzle", kSwizzleColumns), arg("box", kSwizzleColumns * p.joins), arg("columns", swizzle_columns(p)),
-      arg("twice", 2 * swizzle_columns(p)), arg("quantised", kScaleBlock * p.joins),
-      arg("m_side", c.swap ? "block_n, with swap=yes," : "block_m, with swap=no,"), arg("across", across_columns(c, p)),
-      arg("in_pairs", across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : ""),
-      arg("gathering", gathering(shape)), arg("looked_up", looked_up(shape)));
+  return fmt::format(fmt::runtime(found->second), arg("stages", kMostWgmmaStages), arg("group", kMostGroup),
+                     arg("mix", kMostMix), arg("hold", kMostHold), arg("store_rows", kStoreRows),
+                     arg("experts", kMostSortedExperts), arg("swizzle", kSwizzleColumns),
+                     arg("box", kSwizzleColumns * p.columns_per_output), arg("columns", swizzle_columns(p)),
+                     arg("twice", 2 * swizzle_columns(p)), arg("quantised", kScaleBlock * p.columns_per_output),
+                     arg("m_side", c.swap ? "block_n, with swap=yes," : "block_m, with swap=no,"),
+                     arg("across", across_columns(c, p)),
+                     arg("in_pairs", across_columns(c, p) > kSwizzleColumns ? " with cluster=m" : ""),
+                     arg("gathering", gathering(shape)), arg("looked_up", looked_up(shape)));
 }
 
 // Rows that tensor copies and tiles count in 32 bits.
-std::optional<std::string> too_many_rows(const Knobs& c, const Shape& shape, const WgmmaProblem& p) {
+std::optional<std::string> too_many_rows(const Knobs& c, const Shape& shape, const KernelProblem& p) {
   const Product product = before_last_pass(product_of(shape), true);
-  if (p.sums_rows && p.experts * product.m > kMostMapRows)
+  if (p.sums_rows() && p.experts * product.m > kMostMapRows)
     return "dW of all experts has more rows than a tile can count";
-  if (c.tma_w && !by_pointers(c) && !p.w_across && p.experts * product.n > kMostMapRows && p.joins == 1)
+  if (c.tma_w && !by_pointers(c) && !p.w_mn_major && p.experts * product.n > kMostMapRows && p.columns_per_output == 1)
     return "tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can count";
   return std::nullopt;
 }
@@ -160,27 +162,16 @@ bool serialises(const Knobs& c, const Product& p) {
 
 }  // namespace
 
-WgmmaProblem wgmma_problem(const Knobs& c, const Shape& shape) {
-  const Product p = before_last_pass(product_of(shape), true);
-  const bool sums_rows = p.ragged == Axis::k, blocks = p.a.type.scales.kind == ScaleKind::block;
-  return {.permutes_x = gathers_rows(p.a.order, p.b.order, sums_rows),
-          .looks_up_rows = p.d.order != RowOrder::in_place || weights_result(p),
-          .w_across = !is_k_major(p.b),
-          .sums_rows = sums_rows,
-          .stores_sums = p.d.type.dtype == Dtype::fp32,
-          .makes_gates = p.gate_gradient.has_value(),
-          .experts = static_cast<int>(shape.layer.local_experts()),
-          .joins = static_cast<int>(joined_columns(p)),
-          .element_bytes = static_cast<int>(size_bytes(p.a.type.stage)),
-          .weight_bytes = p.weighting == Weighting::result ? 4 : 2,
-          .x_scale_bytes = blocks                 ? x_block_scale_bytes(c.block_m, c.block_k)
-                           : has_scales(p.a.type) ? row_scale_bytes(c.block_m)
-                                                  : 0,
-          .w_scale_bytes = blocks ? w_block_scale_bytes(c.block_n, c.block_k, static_cast<int>(joined_columns(p)))
-                           : has_scales(p.b.type) ? row_scale_bytes(c.block_n)
-                                                  : 0,
-          .promotes = p.sums == Sums::promoted,
-          .quantises = quantises(p)};
+KernelProblem wgmma_problem(const Knobs& c, const Shape& shape) {
+  KernelProblem p = kernel_problem(shape, /*makes_gates=*/true);
+  p.experts = static_cast<int>(shape.layer.local_experts());
+  if (p.scales_at_end) {
+    p.x_scale_bytes = row_scale_bytes(c.block_m), p.w_scale_bytes = row_scale_bytes(c.block_n);
+  } else if (shape.layer.format.scales == ScaleKind::block) {
+    p.x_scale_bytes = x_block_scale_bytes(c.block_m, c.block_k);
+    p.w_scale_bytes = w_block_scale_bytes(c.block_n, c.block_k, p.columns_per_output);
+  }
+  return p;
 }
 
 std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
@@ -191,8 +182,8 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
   if (shape.layer.k % k_step != 0 || shape.layer.n % 8 != 0)
     return k_step == 8 ? "wgmma needs n and k in multiples of 8"
                        : "wgmma needs n in multiples of 8 and k of 16 for fp8";
-  const WgmmaProblem problem = wgmma_problem(c, shape);
-  if (problem.quantises && (shape.fusion.interleaved || shape.layer.n % (2 * kScaleBlock) != 0))
+  const KernelProblem problem = wgmma_problem(c, shape);
+  if (problem.quantises() && (shape.fusion.interleaved || shape.layer.n % (2 * kScaleBlock) != 0))
     return "wgmma gives Y in fp8 only of all gates before all ups, with n in multiples of 256";
   if (auto reason = illegal_gates(c.block_n, shape)) return reason;
   if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;

@@ -41,24 +41,28 @@ struct NegatedElement {
 };
 
 struct ProductOfColumns : moetune::Identity<moetune::bf16> {
-  static constexpr int joins = 2;
+  static constexpr int columns_per_output = 2;
   static __forceinline__ unsigned pair(const float* low, const float* high, unsigned) {
     return moetune::pack<Result>(low[0] * low[1], high[0] * high[1]);
   }
 };
 )";
 
+// A line of a unit, what stands in its place, and the members of its problem that follow from that.
 struct Line {
-  std::string_view printed, in_its_place;
+  std::string_view printed, in_its_place, problem = {};
 };
 constexpr std::string_view kPlainX =
     "using X = moetune::OperandType<moetune::bf16, moetune::NoScales, moetune::SameElement>;";
-const Line kScales = {kPlainX, "using X = moetune::OperandType<moetune::bf16, ScaledRows, moetune::SameElement>;"};
+const Line kScales = {kPlainX, "using X = moetune::OperandType<moetune::bf16, ScaledRows, moetune::SameElement>;",
+                      ".x_scale_bytes = knobs.block_m * 4"};
 const Line kTransform = {kPlainX, "using X = moetune::OperandType<moetune::bf16, moetune::NoScales, NegatedElement>;"};
 const Line kStages = {kPlainX,
                       "using X = moetune::OperandType<moetune::bf16, ScaledRows, moetune::SameElement>;\n"
-                      "  using AfterStage = moetune::Promote;"};
-const Line kJoined = {"using Function = moetune::Identity<moetune::bf16>;", "using Function = ProductOfColumns;"};
+                      "  using AfterStage = moetune::Promote;",
+                      ".x_scale_bytes = knobs.block_m * 4, .promotes = true"};
+const Line kJoined = {"using Function = moetune::Identity<moetune::bf16>;", "using Function = ProductOfColumns;",
+                      ".columns_per_output = 2"};
 
 Shape small_shape() {
   Shape shape;
@@ -71,6 +75,8 @@ std::string with_policies(std::string unit, const Line& line) {
   const size_t at = unit.find(line.printed);
   if (at == std::string::npos) throw std::runtime_error("the unit lacks " + std::string(line.printed));
   unit.replace(at, line.printed.size(), line.in_its_place);
+  const size_t end = unit.find('}', unit.find("problem = {"));
+  if (!line.problem.empty()) unit.insert(end, (unit[end - 1] == '{' ? "" : ", ") + std::string(line.problem));
   return unit.insert(unit.find("struct Config"), kPolicies);
 }
 
