@@ -35,6 +35,7 @@ struct CellFinding {
   double detectable = 0;  // the smallest slowdown that would have been found: see significance.h
   std::string control;    // the rival whose ratio was judged: "cublas-loop", "default", ...
   Measurement now;
+  Metrics<Estimate> metric_changes = {};  // of the winner, as metric_changes()
   double before_seconds = 0;
   double control_now_seconds = 0;
   double control_before_seconds = 0;
@@ -151,8 +152,10 @@ int exit_code(const CheckResult& result, Undecided undecided = Undecided::fail);
 bool is_no(Finding finding);
 bool is_open(Finding finding);
 
-/// "+8.0 % ± 1.0 %", of the time where that shows the regression; "-50 % to +60 %" where the interval is wide; empty
-/// where nothing was measured.
+/// "+8.0 % ± 1.0 %"; only the interval where it is too wide for one number.
+std::string percent_text(const Estimate& change);
+
+/// The same of a finding, of the time where that shows the regression; empty where nothing was measured.
 std::string change_text(const CellFinding& finding);
 
 /// "1.4 %": the smallest slowdown that would have been found; empty where nothing was measured.

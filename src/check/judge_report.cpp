@@ -19,13 +19,6 @@ namespace {
 
 bool was_measured(const CellFinding& finding) { return finding.rounds > 0; }
 
-// "+8.0 % ± 1.0 %"; only the interval where it is too wide for one number.
-std::string percent_text(const Estimate& change) {
-  const double side = half_width(change);
-  if (side > kUncertainTime) return fmt::format("{:+.0f} % to {:+.0f} %", 100 * change.low, 100 * change.high);
-  return fmt::format("{:+.1f} % ± {:.1f} %", 100 * change.value, 100 * side);
-}
-
 // Correctness first.
 int severity(const CellFinding& finding) {
   return finding.finding == Finding::wrong_result ? 3
@@ -110,6 +103,12 @@ int exit_code(const CheckResult& result, Undecided undecided) {
     if (is_open(finding.finding) && undecided == Undecided::fail) code = Exit::inconclusive;
   }
   return static_cast<int>(code);
+}
+
+std::string percent_text(const Estimate& change) {
+  const double side = half_width(change);
+  if (side > kUncertainTime) return fmt::format("{:+.0f} % to {:+.0f} %", 100 * change.low, 100 * change.high);
+  return fmt::format("{:+.1f} % ± {:.1f} %", 100 * change.value, 100 * side);
 }
 
 std::string change_text(const CellFinding& finding) {

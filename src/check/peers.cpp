@@ -27,6 +27,7 @@ CellFinding compare_peer(CellFinding finding, const std::string& cell, const Pee
   const bool confirmed = shows_regression(change, limit) && shows_regression(first, limit);
   finding.now = *today, finding.before_seconds = then->time.value, finding.rounds = std::max(1, today->time.samples);
   finding.change = {std::expm1(change.value), std::expm1(change.low), std::expm1(change.high)};
+  finding.metric_changes = metric_changes(*today, *then);
   finding.detectable = detectable(change, limit);
   finding.finding = finding.by_ratio = finding.by_time = judge(change, confirmed, limit);
   std::string beside;

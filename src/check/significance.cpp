@@ -133,6 +133,8 @@ Estimate as_ratio(const Estimate& change) {
 
 void fill_times(CellFinding& finding, const Rounds& rounds, const Lineup& lineup) {
   finding.now = summarise(rounds.blocks[0]);
+  finding.metric_changes =
+      metric_changes(finding.now, lineup.paired ? summarise(rounds.blocks.back()) : lineup.entry->measurement);
   finding.rounds = static_cast<int>(rounds.seconds[0].size());
   finding.rivals_now.clear();
   for (size_t i = 0; i < lineup.rivals.size(); ++i) {

@@ -44,11 +44,22 @@ void add_candidate(Fields& fields, const Entry& entry) {
     if (!contains(names, name)) fields.emplace_back(name, value);
 }
 
+// Columns of the metrics that were measured: "energy_j", "energy_j_low", "default_energy_j".
+void add_metrics(Fields& fields, const std::string& prefix, const Measurement& measurement) {
+  for (const auto& [metric, value] : measurement.metrics) {
+    const std::string name = fmt::format("{}{}", prefix, info(metric).key);
+    fields.emplace_back(name, number_field(value.value));
+    fields.emplace_back(name + "_low", number_field(value.low));
+    fields.emplace_back(name + "_high", number_field(value.high));
+  }
+}
+
 void add_rival(Fields& fields, const std::string& prefix, const Rival* rival) {
   fields.emplace_back(prefix + "_us", rival ? number_field(rival->measurement.time.value * 1e6) : "");
   fields.emplace_back(prefix + "_speedup", rival ? number_field(1 / rival->ratio.value, 4) : "");
   fields.emplace_back(prefix + "_speedup_low", rival ? number_field(1 / rival->ratio.high, 4) : "");
   fields.emplace_back(prefix + "_speedup_high", rival ? number_field(1 / rival->ratio.low, 4) : "");
+  if (rival) add_metrics(fields, prefix + "_", rival->measurement);
 }
 
 void add_rivals(Fields& fields, const Entry& entry) {
@@ -107,6 +118,7 @@ Fields fields_of(const Entry& entry, const TunedTable& table, const Step* step) 
   add("samples", std::to_string(time.samples));
   add("launches", std::to_string(measurement.launches));
   add("clock_mhz", measurement.clock_mhz > 0 ? number_field(measurement.clock_mhz, 5) : "");
+  add_metrics(fields, "", measurement);
   add("tflops", number_field(tflops(entry), 4));
   add("tbps", number_field(terabytes_per_second(entry), 4));
   add("percent_of_roof", roof > 0 && time.value > 0 ? number_field(100 * roof / time.value, 4) : "");

@@ -16,11 +16,24 @@ constexpr int64_t kMaxSamples = int64_t{1} << 40;
 
 bool ran(const Verdict& verdict) { return verdict.ok || verdict.elements > 0 || !verdict.reason.empty(); }
 
+// The metrics that every block has.
+Metrics<std::vector<double>> metrics_of(const std::vector<Block>& blocks) {
+  Metrics<std::vector<double>> values;
+  for (const Block& block : blocks)
+    for (const auto& [metric, value] : block.metrics) values[metric].push_back(value);
+  std::erase_if(values, [&](const auto& one) { return one.second.size() != blocks.size(); });
+  return values;
+}
+
 // A list for each figure, since a trial has few blocks and a journal many trials.
 Json blocks_to_json(const std::vector<Block>& blocks) {
-  return {{"us", json_list(blocks, [](const Block& block) { return rounded(block.seconds / kMicro); })},
-          {"launches", json_list(blocks, &Block::launches)},
-          {"clock_mhz", json_list(blocks, [](const Block& block) { return rounded(block.clock_mhz, 5); })}};
+  Json json = {{"us", json_list(blocks, [](const Block& block) { return rounded(block.seconds / kMicro); })},
+               {"launches", json_list(blocks, &Block::launches)},
+               {"clock_mhz", json_list(blocks, [](const Block& block) { return rounded(block.clock_mhz, 5); })}};
+  json.update(metrics_json(metrics_of(blocks), [](const std::vector<double>& values) {
+    return json_list(values, [](double value) { return rounded(value); });
+  }));
+  return json;
 }
 
 std::vector<Block> blocks_from_json(const JsonAt& json) {
@@ -28,11 +41,16 @@ std::vector<Block> blocks_from_json(const JsonAt& json) {
   if (launches.size() != us.size() || clocks.size() != us.size())
     json.fail(fmt::format("{} times, {} counts of launches and {} clocks must be equally many", us.size(),
                           launches.size(), clocks.size()));
+  const auto metrics = metrics_from_json(json, [&](const JsonAt& values) {
+    if (values.size() != us.size()) values.fail(fmt::format("expected {} values, one a block", us.size()));
+    return list_at(values, &JsonAt::number);
+  });
   std::vector<Block> blocks;
   for (size_t i = 0; i < us.size(); ++i) {
     blocks.push_back({.seconds = us[i].number() * kMicro,
                       .launches = static_cast<int>(launches[i].integer(1, 1 << 30)),
                       .clock_mhz = clocks[i].number()});
+    for (const auto& [metric, values] : metrics) blocks.back().metrics[metric] = values[i];
   }
   return blocks;
 }
@@ -56,7 +74,33 @@ Measurement summarise(const std::vector<Block>& blocks) {
   result.time = median_estimate(seconds);
   result.min = std::ranges::min(seconds), result.max = std::ranges::max(seconds);
   result.clock_mhz = clocks.empty() ? 0 : median(clocks);
+  for (const auto& [metric, values] : metrics_of(blocks)) result.metrics[metric] = median_estimate(values);
   return result;
+}
+
+std::string title(Metric metric) { return fmt::format("{} ({})", info(metric).name, info(metric).unit); }
+
+std::vector<Metric> metrics_of(const std::vector<const Measurement*>& measurements) {
+  Metrics<Estimate> found;
+  for (const Measurement* measurement : measurements)
+    found.insert(measurement->metrics.begin(), measurement->metrics.end());
+  return mapped(found, [](const auto& one) { return one.first; });
+}
+
+Metrics<Estimate> metric_changes(const Measurement& now, const Measurement& then) {
+  Metrics<Estimate> changes;
+  for (const auto& [metric, value] : now.metrics)
+    if (const auto before = then.metrics.find(metric); before != then.metrics.end()) {
+      const Estimate ratio = value / before->second;
+      changes[metric] = {ratio.value - 1, ratio.low - 1, ratio.high - 1, ratio.samples};
+    }
+  return changes;
+}
+
+std::optional<Estimate> advantage(Metric metric, const Measurement& one, const Measurement& other) {
+  const auto ours = one.metrics.find(metric), theirs = other.metrics.find(metric);
+  if (ours == one.metrics.end() || theirs == other.metrics.end()) return std::nullopt;
+  return info(metric).smaller_is_better ? theirs->second / ours->second : ours->second / theirs->second;
 }
 
 Json estimate_json(const std::string& name, const Estimate& estimate, int digits) {
@@ -78,6 +122,10 @@ Json to_json(const Measurement& measurement) {
   }
   if (const double thousandths = std::round(1000 * measurement.waited); thousandths > 0)
     json["waited"] = thousandths / 1000;  // smaller parts are normal on any machine
+  if (!measurement.metrics.empty())
+    json["metrics"] = metrics_json(measurement.metrics, [](const Estimate& one) -> Json {
+      return {{"median", rounded(one.value)}, {"low", rounded(one.low)}, {"high", rounded(one.high)}};
+    });
   return json;
 }
 
@@ -92,6 +140,10 @@ Measurement measurement_from_json(const JsonAt& json) {
       .launches = json["launches"].integer(1, kMaxSamples),
       .clock_mhz = json["clock_mhz"].number(),
       .waited = json.has("waited") ? json["waited"].number() : 0};
+  if (json.has("metrics"))
+    result.metrics = metrics_from_json(json["metrics"], [&](const JsonAt& one) -> Estimate {
+      return {one["median"].number(), one["low"].number(), one["high"].number(), result.time.samples};
+    });
   if (result.launches < result.time.samples)
     json.fail(fmt::format("{} launches cannot fill {} blocks", result.launches, result.time.samples));
   return result;

@@ -1,5 +1,6 @@
-// What was measured of one candidate in one cell.
+// What was measured of one candidate in one cell: its time, and the metrics that the backend could measure.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,13 +10,14 @@
 
 namespace moetune {
 
-/// A time with its uncertainty; seconds.
+/// A time with its uncertainty, by which candidates are judged, and what else was measured; seconds.
 struct Measurement {
   Estimate time;            // median over blocks of the mean time of a launch; its samples are the blocks
   double min = 0, max = 0;  // of the blocks; 0 in files from before
   int64_t launches = 0;     // in all blocks
   double clock_mhz = 0;     // median; 0 = unknown
   double waited = 0;        // on a cpu: fraction of the processors' time that other programs took; mean over blocks
+  Metrics<Estimate> metrics = {};  // as `time`; those that every block has
 };
 
 /// Above this fraction of `waited` a time depends on other programs as well, by as much as `check` looks for.
@@ -28,6 +30,15 @@ Measurement summarise(const std::vector<Block>& blocks);
 
 /// {name, name_low, name_high}, such as "ratio".
 Json estimate_json(const std::string& name, const Estimate& estimate, int digits = 6);
+/// "energy (J)".
+std::string title(Metric metric);
+/// The metrics that any of them has.
+std::vector<Metric> metrics_of(const std::vector<const Measurement*>& measurements);
+/// By how much metrics changed that both have, as ratios - 1: above 0, there is more now.
+Metrics<Estimate> metric_changes(const Measurement& now, const Measurement& then);
+/// How many times as good `one` is as `other`: above 1, it has less of the metric, or more where that is better.
+std::optional<Estimate> advantage(Metric metric, const Measurement& one, const Measurement& other);
+
 Json to_json(const Measurement& measurement);  // microseconds, named so
 Measurement measurement_from_json(const JsonAt& json);
 

@@ -10,13 +10,24 @@
 namespace moetune {
 namespace {
 
+std::vector<Metric> metrics_of(const Entries& entries) {
+  return metrics_of(mapped(entries, [](const Entry* entry) { return &entry->measurement; }));
+}
+
 Grid winners(const ReportInput& input, const Entries& entries) {
   const DeviceInfo& device = input.table->device;
-  Grid grid =
-      titled("tokens>|routing|time>|TFLOP/s>|TB/s>|of roof>|ties>|winner (knobs that differ from the default)|remark");
+  const std::vector<Metric> metrics = metrics_of(entries);
+  Grid grid = titled("tokens>|routing|time>");
+  for (const Metric metric : metrics) grid.columns.push_back({title(metric), true});
+  for (const Column& column :
+       titled("TFLOP/s>|TB/s>|of roof>|ties>|winner (knobs that differ from the default)|remark").columns)
+    grid.columns.push_back(column);
   for (const Entry* entry : entries) {
+    std::vector<std::string> row;
     if (!entry->skipped.empty()) {
-      add_row(grid, entry->cell, {"", "", "", "", "", "none", entry->skipped});
+      row.resize(5 + metrics.size());
+      row.insert(row.end(), {"none", entry->skipped});
+      add_row(grid, entry->cell, row);
       continue;
     }
     const double roof = roof_seconds(*entry, device);
@@ -24,12 +35,13 @@ Grid winners(const ReportInput& input, const Entries& entries) {
     if (const std::string beaten = beaten_text(input, *entry); !beaten.empty()) remarks.push_back(beaten);
     if (const std::string noise = distrust(*entry); !noise.empty()) remarks.push_back("too noisy to trust: " + noise);
     if (!entry->complete) remarks.emplace_back("stopped early");
-    add_row(
-        grid, entry->cell,
-        {time_text(entry->measurement.time), fmt::format("{:.4g}", tflops(*entry)),
-         fmt::format("{:.3g}", terabytes_per_second(*entry)),
-         roof > 0 ? fmt::format("{:.1f} %", 100 * roof / entry->measurement.time.value) : "",
-         std::to_string(entry->ties.size()), winner_text(*entry, device), fmt::format("{}", fmt::join(remarks, "; "))});
+    row.push_back(time_text(entry->measurement.time));
+    for (const Metric metric : metrics) row.push_back(metric_text(entry->measurement, metric));
+    row.insert(row.end(), {fmt::format("{:.4g}", tflops(*entry)), fmt::format("{:.3g}", terabytes_per_second(*entry)),
+                           roof > 0 ? fmt::format("{:.1f} %", 100 * roof / entry->measurement.time.value) : "",
+                           std::to_string(entry->ties.size()), winner_text(*entry, device),
+                           fmt::format("{}", fmt::join(remarks, "; "))});
+    add_row(grid, entry->cell, row);
   }
   return grid;
 }
@@ -47,8 +59,13 @@ std::string time_and_rate(const Entry& entry, const Estimate& time) {
 
 Grid times(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names, bool ratios) {
   Grid grid = titled("tokens>|routing");
+  const std::vector<Metric> metrics = ratios ? metrics_of(entries) : std::vector<Metric>();
   if (!ratios) grid.columns.push_back({kWinner, true});
-  for (const std::string& name : names) grid.columns.push_back({(ratios ? "vs " : "") + name, true});
+  for (const std::string& name : names) {
+    grid.columns.push_back({(ratios ? "vs " : "") + name, true});
+    for (const Metric metric : metrics)
+      grid.columns.push_back({fmt::format("{} vs {}", info(metric).name, name), true});
+  }
   for (const Entry* entry : entries) {
     if (!entry->skipped.empty()) continue;
     std::vector<std::string> row;
@@ -57,6 +74,10 @@ Grid times(const ReportInput& input, const Entries& entries, const std::vector<s
       const Measurement* time = other_time(input, *entry, name);
       const auto found = ratios ? speed_up(input, *entry, name) : std::nullopt;
       row.push_back(found ? ratio_text(*found) : time && !ratios ? time_and_rate(*entry, time->time) : "");
+      for (const Metric metric : metrics) {
+        const auto better = time ? advantage(metric, entry->measurement, *time) : std::nullopt;
+        row.push_back(better ? ratio_text(*better) : "");
+      }
     }
     add_row(grid, entry->cell, row);
   }

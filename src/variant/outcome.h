@@ -1,6 +1,8 @@
 // What compiling, verifying and timing a candidate result in, as plain values.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -53,12 +55,45 @@ enum class Regime { burst, sustained };
 std::string_view name(Regime regime);
 Regime parse_regime(std::string_view text);
 
+/// What a launch takes besides time. A metric is a word here and its row of kMetrics. A backend that can measure it
+/// sets Block::metrics; journals, tables, exports, the report and `check` carry what is there.
+enum class Metric { energy };
+struct MetricInfo {
+  std::string_view key;         // in files, with its unit
+  std::string_view name, unit;  // for people
+  bool smaller_is_better = true;
+};
+inline constexpr std::array kMetrics = {MetricInfo{"energy_j", "energy", "J"}};
+constexpr const MetricInfo& info(Metric metric) { return kMetrics.at(static_cast<size_t>(metric)); }
+
+/// A value for each metric that was measured.
+template <typename Value>
+using Metrics = std::map<Metric, Value>;
+
+/// write(value) by the keys of the metrics.
+template <typename Value, typename Write>
+Json metrics_json(const Metrics<Value>& metrics, Write write) {
+  Json json = Json::object();
+  for (const auto& [metric, value] : metrics) json[info(metric).key] = write(value);
+  return json;
+}
+
+/// read(place) of the keys that name a metric; others are ignored.
+template <typename Read>
+auto metrics_from_json(const JsonAt& json, Read read) {
+  Metrics<std::invoke_result_t<Read, JsonAt>> metrics;
+  for (size_t i = 0; i < kMetrics.size(); ++i)
+    if (json.has(kMetrics[i].key)) metrics.emplace(static_cast<Metric>(i), std::invoke(read, json[kMetrics[i].key]));
+  return metrics;
+}
+
 /// One timed block of launches over rotating operand sets: the operands of each launch are cold.
 struct Block {
   double seconds = 0;  // a launch, the mean of the block
   int launches = 0;
   double clock_mhz = 0;  // SM clock during the block; 0 = unknown
   double waited = 0;     // on a cpu: share of the processors' time that others took while its threads were ready to run
+  Metrics<double> metrics = {};  // a launch, as `seconds`
 };
 
 }  // namespace moetune

@@ -9,6 +9,7 @@
 //   trial_ms:N  every sample of a candidate takes N ms longer, outside its measured time
 //   waited:S    others take the share S of the processors' time while anything is measured
 //   steady:N    every block takes N us, and up to 0.6 % more in a fixed order: no judgement depends on the machine
+//   watts:N     every launch takes the energy of N watts
 //   lacks:      the baselines cannot multiply the problem
 //   start_ms:N  opening the device takes N ms longer
 //   gpus:N      the cpu is listed as N GPUs, cuda:0 to cuda:N-1; with unlike: the last is of another model
@@ -49,8 +50,8 @@ Plant read_plant() {
   }
   for (const auto& [fault, value] : plant) {
     const std::vector<std::string> known = {
-        "slow",   "wrong", "crash",  "hang", "abort",  "launch", "spills", "unsteady",  "trial_ms", "start_ms",
-        "waited", "lacks", "steady", "gpus", "unlike", "gone",   "alone",  "exclusive", "h200"};
+        "slow",   "wrong", "crash", "hang",   "abort", "launch", "spills", "unsteady", "trial_ms",  "start_ms",
+        "waited", "watts", "lacks", "steady", "gpus",  "unlike", "gone",   "alone",    "exclusive", "h200"};
     if (std::find(known.begin(), known.end(), fault) == known.end())
       throw unknown_word("MOETUNE_PLANT fault", fault, known);
   }
@@ -162,6 +163,9 @@ class PlantedBackend final : public Backend {
     if (plant_.contains("steady"))
       for (Block& block : blocks)
         block.seconds = parse_number(plant_["steady"], "steady") * 1e-6 * (1 + 0.001 * (taken_++ % 7));
+    if (plant_.contains("watts"))
+      for (Block& block : blocks)
+        block.metrics[Metric::energy] = parse_number(plant_["watts"], "watts") * block.seconds;
     if (!contender.baseline.empty()) return blocks;
     if (plant_.contains("slow")) slow_down(blocks, contender, request, parse_number(plant_["slow"], "slow") - 1);
     if (plant_.contains("trial_ms")) sleep_for(parse_number(plant_["trial_ms"], "trial_ms") * 1e-3);

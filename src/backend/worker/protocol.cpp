@@ -90,7 +90,8 @@ Json to_json(const std::vector<Block>& blocks) {
     return {{"seconds", block.seconds},
             {"launches", block.launches},
             {"clock_mhz", block.clock_mhz},
-            {"waited", block.waited}};
+            {"waited", block.waited},
+            {"metrics", metrics_json(block.metrics, [](double value) { return Json(value); })}};
   });
 }
 
@@ -99,7 +100,8 @@ std::vector<Block> blocks_from_json(const JsonAt& json) {
     return {.seconds = block["seconds"].number(),
             .launches = static_cast<int>(block["launches"].integer(0, 1 << 30)),
             .clock_mhz = block["clock_mhz"].number(),
-            .waited = block["waited"].number()};
+            .waited = block["waited"].number(),
+            .metrics = block.has("metrics") ? metrics_from_json(block["metrics"], &JsonAt::number) : Metrics<double>()};
   });
 }
 

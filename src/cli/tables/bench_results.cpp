@@ -31,15 +31,17 @@ std::string name_of(const EntrantResult& result, bool verbose) {
   return has_role(result.entrant, "winner") ? "winner: " + name : role == "layer" ? "in its layer: " + name : name;
 }
 
-Grid empty_grid(const std::string& baseline, bool verbose) {
-  Grid grid{{{"contender"}, {"time", true}, {"vs " + baseline, true}, {"TFLOP/s", true}}, {}};
+Grid empty_grid(const std::string& baseline, const std::vector<Metric>& metrics, bool verbose) {
+  Grid grid{{{"contender"}, {"time", true}}, {}};
+  for (const Metric metric : metrics) grid.columns.push_back({title(metric), true});
+  grid.columns.insert(grid.columns.end(), {{"vs " + baseline, true}, {"TFLOP/s", true}});
   if (!verbose) return grid;
   grid.columns.insert(grid.columns.begin(), {"role"});
   grid.columns.insert(grid.columns.end(), {{"TB/s", true}, {"min to max", true}});
   return grid;
 }
 
-std::vector<std::string> row_of(const EntrantResult& result, bool verbose) {
+std::vector<std::string> row_of(const EntrantResult& result, const std::vector<Metric>& metrics, bool verbose) {
   std::vector<std::string> row = {name_of(result, verbose)};
   if (verbose) row.insert(row.begin(), result.entrant.role);
   if (result.status != Status::ok) {
@@ -48,6 +50,7 @@ std::vector<std::string> row_of(const EntrantResult& result, bool verbose) {
   }
   const double seconds = result.measurement.time.value;
   row.push_back(time_text(result.measurement.time));
+  for (const Metric metric : metrics) row.push_back(metric_text(result.measurement, metric));
   row.push_back(versus_text(result, verbose));
   row.push_back(fmt::format("{:.4g}", result.flops / seconds * 1e-12));
   if (!verbose) return row;
@@ -118,14 +121,16 @@ int64_t failures(const std::vector<EntrantResult>& results) {
 }
 
 std::string bench_text(const std::vector<EntrantResult>& results, const Style& style, const TunedTable& layers) {
+  const std::vector<Metric> metrics =
+      metrics_of(mapped(results, [](const EntrantResult& result) { return &result.measurement; }));
   std::vector<HeadedTable> tables;
   std::vector<std::string> reasons;
   for (size_t i = 0; i < results.size(); ++i) {
     const EntrantResult& result = results[i];
     if (i == 0 || results[i - 1].cell != result.cell)
-      tables.push_back({cell_heading(result.cell), empty_grid(baseline_of(results, i), style.verbose)});
+      tables.push_back({cell_heading(result.cell), empty_grid(baseline_of(results, i), metrics, style.verbose)});
     Grid& grid = tables.back().grid;
-    grid.rows.push_back(row_of(result, style.verbose));
+    grid.rows.push_back(row_of(result, metrics, style.verbose));
     grid.rows.back().resize(grid.columns.size());
     if (result.status != Status::ok) reasons.push_back(reason_of(result));
   }

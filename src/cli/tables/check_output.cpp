@@ -30,6 +30,9 @@ Json to_json(const CellFinding& finding, bool paired) {
     json["by_ratio"] = name(finding.by_ratio);
     json["by_time"] = name(finding.by_time);
   }
+  if (!finding.metric_changes.empty())
+    json["metric_changes"] =
+        metrics_json(finding.metric_changes, [](const Estimate& one) { return estimate_json("change", one); });
   json["now"] = to_json(finding.now);
   json["before_us"] = rounded(finding.before_seconds * 1e6);
   json["control_now_us"] = rounded(finding.control_now_seconds * 1e6);
@@ -79,11 +82,16 @@ void append_step_summary(const std::string& text, const Terminal& terminal) {
     warn(terminal, fmt::format("{}: the step summary cannot be written", path));
 }
 
-std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& result, bool named, bool verbose) {
+std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& result, bool named,
+                                const std::vector<Metric>& metrics, bool verbose) {
   const double before = compared_seconds(finding, result);
   std::vector<std::string> row = {before > 0 ? format_time(before) : "",
                                   finding.rounds > 0 ? format_time(finding.now.time.value) : "", change_text(finding),
                                   detectable_text(finding)};
+  for (const Metric metric : metrics) {
+    const auto change = finding.metric_changes.find(metric);
+    row.push_back(change == finding.metric_changes.end() ? "" : percent_text(change->second));
+  }
   if (named) row.insert(row.begin(), finding.kernel);
   if (verbose) row.push_back(judged_by(finding, result));
   row.push_back(fmt::format("{}{}", name(finding.finding), is_told_by_time(finding) ? ", by time" : ""));
@@ -147,15 +155,19 @@ std::string findings_text(const CheckResult& result, const Style& style) {
   std::vector<CellFinding> ordered = result.findings;
   std::ranges::stable_partition(ordered, is_no, &CellFinding::finding);
   const bool named = std::ranges::any_of(result.findings, [](const auto& one) { return !one.kernel.empty(); });
+  std::vector<Metric> metrics;  // that both had
+  for (const CellFinding& finding : result.findings)
+    for (const auto& [metric, change] : finding.metric_changes) add_once(metrics, metric);
   std::vector<HeadedTable> tables;
   for (const auto& layer : by_layer(ordered)) {
     std::vector<Column> columns = {{"before", true}, {"now", true}, {"change", true}, {"finds", true}};
+    for (const Metric metric : metrics) columns.push_back({std::string(info(metric).name), true});
     if (named) columns.insert(columns.begin(), {"kernel"});
     Grid grid = cell_grid(columns);
     if (style.verbose) grid.columns.push_back({"by"});
     grid.columns.push_back({"verdict"});
     if (style.verbose) grid.columns.push_back({"winner"});
-    for (const CellFinding* one : layer) add_row(grid, one->cell, row_of(*one, result, named, style.verbose));
+    for (const CellFinding* one : layer) add_row(grid, one->cell, row_of(*one, result, named, metrics, style.verbose));
     grid.bold = static_cast<size_t>(std::ranges::count_if(layer, [](const auto* one) { return is_no(one->finding); }));
     tables.push_back({{title(layer[0]->cell.shape)}, std::move(grid)});
   }

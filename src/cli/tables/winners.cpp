@@ -87,6 +87,9 @@ Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose)
 // `rivals`: whom the winners are compared with.
 Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, bool verbose) {
   Grid grid = cell_grid({{"time", true}});
+  const std::vector<Metric> metrics =
+      metrics_of(mapped(entries, [](const Entry* entry) { return &entry->measurement; }));
+  for (const Metric metric : metrics) grid.columns.push_back({title(metric), true});
   for (const std::string& rival : rivals) grid.columns.push_back({"vs " + rival, true});
   if (verbose)
     grid.columns.insert(grid.columns.end(), {{"min to max", true}, {"TFLOP/s", true}, {"TB/s", true}, {"winner"}});
@@ -99,6 +102,7 @@ Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, 
     } else {
       const bool noisy = !distrust(*entry).empty();
       row.push_back(time_text(entry->measurement.time));
+      for (const Metric metric : metrics) row.push_back(metric_text(entry->measurement, metric));
       for (const std::string& rival : rivals)
         row.push_back(noisy ? "noisy" : speedup_text(find_rival(*entry, rival), verbose));
       if (verbose) {

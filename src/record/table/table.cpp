@@ -24,6 +24,15 @@ std::string half_text(double half) {
   return percent > 100 ? "over 100 %" : fmt::format("{:.0f} %", percent);
 }
 
+// "12.3 µs ± 1.2 %", or only the interval where it is too wide for one number.
+std::string interval_text(const Estimate& estimate, std::string (*text)(double)) {
+  if (log_half_width(estimate) > kUncertainTime)
+    return fmt::format("{} to {}", text(estimate.low), text(estimate.high));
+  if (estimate.samples == 1) return text(estimate.value);  // one block has no interval
+  const double percent = 100 * half_width(estimate) / estimate.value;
+  return fmt::format("{} ± {:.{}f} %", text(estimate.value), percent, percent < 9.95 ? 1 : 0);
+}
+
 constexpr int kRoutingColumns = 15;
 
 }  // namespace
@@ -170,12 +179,12 @@ std::string distrust(const Entry& entry) {
   return "";
 }
 
-std::string time_text(const Estimate& time) {
-  if (log_half_width(time) > kUncertainTime)
-    return fmt::format("{} to {}", format_time(time.low), format_time(time.high));
-  if (time.samples == 1) return format_time(time.value);  // one block has no interval
-  const double percent = 100 * half_width(time) / time.value;
-  return fmt::format("{} ± {:.{}f} %", format_time(time.value), percent, percent < 9.95 ? 1 : 0);
+std::string time_text(const Estimate& time) { return interval_text(time, format_time); }
+
+std::string metric_text(const Measurement& measurement, Metric metric) {
+  const auto found = measurement.metrics.find(metric);
+  if (found == measurement.metrics.end()) return "";
+  return interval_text(found->second, [](double value) { return fmt::format("{:.3g}", value); });
 }
 
 std::string range_text(const Measurement& measurement) {

@@ -219,6 +219,8 @@ Answer lookup(const TunedTable& table, const Cell& cell, const DeviceInfo* devic
 /// "12.3 µs ± 1.2 %": the half-width of the interval over the median. "9.87 µs to 31.2 µs" where the interval is wider
 /// than kUncertainTime: no single number is claimed then.
 std::string time_text(const Estimate& time);
+/// "0.0602 ± 1.2 %" or "0.05 to 0.07", in the metric's unit; empty where it was not measured.
+std::string metric_text(const Measurement& measurement, Metric metric);
 /// "12.1 µs to 12.9 µs": the fastest and the slowest block; nothing where the file does not say.
 std::string range_text(const Measurement& measurement);
 

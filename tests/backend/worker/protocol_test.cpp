@@ -79,9 +79,12 @@ TEST(Protocol, AnAnswerWithoutResultIsAnError) {
 }
 
 TEST(Protocol, BlocksKeepEveryBit) {
-  const std::vector<Block> blocks = {
-      {.seconds = 1.0 / 3e5, .launches = 7, .clock_mhz = 1979.123456789, .waited = 1.0 / 3},
-      {.seconds = 0x1.fffffffffffffp-20, .launches = 1, .clock_mhz = 0}};
+  const std::vector<Block> blocks = {{.seconds = 1.0 / 3e5,
+                                      .launches = 7,
+                                      .clock_mhz = 1979.123456789,
+                                      .waited = 1.0 / 3,
+                                      .metrics = {{Metric::energy, 1.0 / 7}}},
+                                     {.seconds = 0x1.fffffffffffffp-20, .launches = 1, .clock_mhz = 0}};
   const std::vector<Block> back = blocks_from_json(JsonAt(parse_json(to_line(to_json(blocks)), "line"), "blocks"));
   ASSERT_EQ(back.size(), 2U);
   for (size_t i = 0; i < 2; ++i) {
@@ -89,6 +92,7 @@ TEST(Protocol, BlocksKeepEveryBit) {
     EXPECT_EQ(back[i].launches, blocks[i].launches);
     EXPECT_EQ(back[i].clock_mhz, blocks[i].clock_mhz);
     EXPECT_EQ(back[i].waited, blocks[i].waited);
+    EXPECT_EQ(back[i].metrics, blocks[i].metrics);
   }
 }
 
