@@ -16,8 +16,13 @@ struct ReportOptions {
 
 // --format, else what the name of the output says, else HTML.
 bool wants_markdown(const ReportOptions& options) {
-  if (options.format.empty()) return options.output.ends_with(".md");
-  return place_of_word("format", options.format, kWords) == 1;
+  if (!options.format.empty()) return place_of_word("format", options.format, kWords) == 1;
+  const std::string ending = fs::path(options.output).extension().string();
+  if (!contains(std::vector<std::string>{"", ".html", ".htm", ".md"}, ending))
+    throw request_error(fmt::format("--output {}: report writes HTML (.html) and Markdown (.md), not {}",
+                                    options.output, ending),
+                        "name a file that ends with .html or .md, or add --format html");
+  return ending == ".md";
 }
 
 // Beside the table: table.html of table.json.

@@ -132,7 +132,10 @@ def test_wrong_words_and_files(recorded):
     assert "nowhere.json" in recorded.error(2, "report", "nowhere.json")
     assert "nowhere.jsonl" in recorded.error(2, "report", "table.json", "--journal", "nowhere.jsonl")
     assert "nowhere.json" in recorded.error(2, "report", "table.json", "--peers", "nowhere.json")
-    assert "table.html" not in recorded.files()
+    error = recorded.error(2, "report", "table.json", "-o", "x.png")
+    assert "report writes HTML (.html) and Markdown (.md), not .png" in error and "--format html" in error
+    assert not {"table.html", "x.png"} & set(recorded.files())
+    recorded.ok("report", "table.json", "-o", "page.of-today", "--format", "html")
 
 
 def test_it_replaces_its_own_page_and_nothing_else(recorded):
