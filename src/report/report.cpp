@@ -109,8 +109,8 @@ std::string html_figures(const ReportPart& part) {
   }
   if (shown == 0) return "";
   std::string legend;
-  for (size_t style = 0; style < part.legend.size(); ++style)
-    legend += fmt::format("<li>{}{}</li>", svg_sample(static_cast<int>(style)), html_text(part.legend[style]));
+  for (const auto& [style, name] : part.legend)
+    legend += fmt::format("<li>{}{}</li>", svg_sample(style), html_text(name));
   if (!legend.empty()) legend = fmt::format("<ul class=\"legend\">{}</ul>\n", legend);
   return fmt::format("{}<div class=\"figures{}\">\n{}</div>\n", legend, shown == 1 ? " one" : "", out);
 }

@@ -118,7 +118,20 @@ std::string range_text(const std::vector<double>& ratios) {
   return ratios.size() == 1 ? mean : fmt::format("{} ({} to {})", mean, factor_text(least), factor_text(most));
 }
 
-Figure ratio_figure(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names,
+std::vector<LegendEntry> chart_legend(const ReportInput& input, const Entries& entries, bool fastest_alone) {
+  std::vector<std::string> names = {kWinner, kDefault, kComputeRoof, kMemoryRoof, kFastest};
+  const size_t fastest = names.size() - 1;
+  for (const std::string& name : other_names(input)) add_once(names, name);
+  std::vector<LegendEntry> legend;
+  for (size_t style = 0; style < names.size(); ++style) {
+    const bool shown = style < fastest || (style == fastest) == fastest_alone;
+    if (shown && !ratios_of(input, entries, names[style]).empty())
+      legend.push_back({static_cast<int>(style), names[style]});
+  }
+  return legend;
+}
+
+Figure ratio_figure(const ReportInput& input, const Entries& entries, const std::vector<LegendEntry>& legend,
                     const std::string& caption) {
   Chart chart{.description = caption + ": time over the winner's, over tokens",
               .x = {"tokens", true},
@@ -130,9 +143,9 @@ Figure ratio_figure(const ReportInput& input, const Entries& entries, const std:
   std::map<int64_t, Entries> by_tokens;
   for (const Entry* entry : entries) by_tokens[entry->cell.tokens].push_back(entry);
   for (const auto& [tokens, cells] : by_tokens) chart.x.ticks.push_back(static_cast<double>(tokens));
-  for (const std::string& name : names) {
+  for (const auto& [style, name] : legend) {
     const bool roof = name == kComputeRoof || name == kMemoryRoof;
-    Series one{.style = static_cast<int>(chart.series.size()), .dashed = roof || name == "default"};
+    Series one{.style = style, .dashed = roof || name == kDefault};
     for (const auto& [tokens, cells] : by_tokens)
       if (const auto point = point_of(input, cells, name); point && !(roof && point->y.value < chart.y.least))
         one.points.push_back(*point);

@@ -22,7 +22,7 @@ struct ChartPoint {
   std::string title = {};
 };
 
-/// `style` 0, 1, ... chooses a colour and a marker; equal styles look the same in every chart.
+/// `style` 0, 1, ... chooses a colour and a marker.
 struct Series {
   int style = 0;
   bool line = true, markers = true, dashed = false;
@@ -58,6 +58,12 @@ std::string svg_bars(const std::string& description, const std::string& x_label,
 /// The line and marker of a style, for a legend.
 std::string svg_sample(int style);
 
+/// What a style stands for.
+struct LegendEntry {
+  int style = 0;
+  std::string name;
+};
+
 struct Figure {
   std::string caption;
   std::string svg;  // HTML only; empty = nothing is shown
@@ -66,7 +72,7 @@ struct Figure {
 struct ReportPart {
   std::string heading = {};  // of the part; empty = none
   std::vector<std::string> paragraphs = {};
-  std::vector<std::string> legend = {};  // names of the styles 0, 1, ... of the figures
+  std::vector<LegendEntry> legend = {};  // of the figures
   std::vector<Figure> figures = {};
   Grid grid = {};  // empty = no table
   /// Of a heat map, [rows][columns]: 0 best to 5, -1 = none; empty = no heat map.
@@ -108,14 +114,18 @@ std::string beaten_text(const ReportInput& input, const Entry& entry);
 
 /// In each cell that has it, the time of the winner, one of other_names(), the fastest of the baselines and peers, or a
 /// roof, over the winner's. A roof is the least time that the device's peak arithmetic or its memory bandwidth allows.
-inline constexpr const char* kFastest = "fastest baseline or peer";
+inline constexpr const char *kDefault = "default", *kFastest = "fastest baseline or peer";
 inline constexpr const char *kComputeRoof = "compute roof", *kMemoryRoof = "memory roof";
 std::vector<double> ratios_of(const ReportInput& input, const Entries& entries, const std::string& name);
 /// "1.26x (0.98x to 2.1x)", the geometric mean of one value or more with their range.
 std::string range_text(const std::vector<double>& ratios);
 
-/// A chart of times over the winner's, over tokens, with a series for each name. Style i is that of names[i].
-Figure ratio_figure(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names,
+/// What a chart of times of these entries shows: the winner, the default, the roofs, and the fastest of the others, or
+/// each of them. A name has the same style in every chart of the page.
+std::vector<LegendEntry> chart_legend(const ReportInput& input, const Entries& entries, bool fastest_alone);
+
+/// A chart of times over the winner's, over tokens, with a series for each name.
+Figure ratio_figure(const ReportInput& input, const Entries& entries, const std::vector<LegendEntry>& legend,
                     const std::string& caption);
 
 /// All trials of the journal in a cell, in order.

@@ -41,7 +41,7 @@ Figure figure_of(const HistorySeries& series) {
 // The series of runs on one device, in one regime.
 ReportPart part_of(const std::vector<HistoryRun>& runs) {
   ReportPart part{.heading = fmt::format("{}, {}", runs[0].device, runs[0].regime),
-                  .legend = {"a run's median", "level", "noise band: two standard deviations of a run"},
+                  .legend = {{0, "a run's median"}, {1, "level"}, {2, "noise band: two standard deviations of a run"}},
                   .grid = {{{"cell"}, {"runs", true}, {"now", true}, {"noise", true}, {"changes"}}, {}}};
   for (const HistorySeries& series : series_of(runs)) {
     std::string changes;

@@ -85,11 +85,11 @@ Grid times(const ReportInput& input, const Entries& entries, const std::vector<s
 }
 
 // A chart for each routing and seed.
-ReportPart curves(const ReportInput& input, const Entries& entries, const std::vector<std::string>& names) {
-  ReportPart part{.legend = names};
+ReportPart curves(const ReportInput& input, const Entries& entries) {
+  ReportPart part{.legend = chart_legend(input, entries, false)};
   const auto routing_of = [](const Entry* entry) { return std::tie(entry->cell.routing, entry->cell.seed); };
   for (const Entries& group : grouped_by(entries, routing_of))
-    part.figures.push_back(ratio_figure(input, group, names, routing_title(group[0]->cell)));
+    part.figures.push_back(ratio_figure(input, group, part.legend, routing_title(group[0]->cell)));
   return part;
 }
 
@@ -97,13 +97,9 @@ ReportPart curves(const ReportInput& input, const Entries& entries, const std::v
 
 ReportSection results_section(const ReportInput& input) {
   const std::vector<std::string> names = other_names(input);
-  std::vector<std::string> drawn = {kWinner};
-  drawn.insert(drawn.end(), names.begin(), names.end());
-  if (input.table->device.peak_flops > 0) drawn.emplace_back(kComputeRoof);
-  if (input.table->device.peak_bandwidth > 0) drawn.emplace_back(kMemoryRoof);
   ReportSection section{"Results", {}};
   for (const Entries& entries : by_shape(*input.table)) {
-    ReportPart part = curves(input, entries, drawn);
+    ReportPart part = curves(input, entries);
     part.heading = title(entries[0]->cell.shape);
     part.grid = winners(input, entries);
     section.parts.push_back(std::move(part));

@@ -128,7 +128,7 @@ ReportPart opening(const ReportInput& input) {
   if (!input.table) return {};
   const TunedTable& table = *input.table;
   Entries won, trusted;
-  std::vector<std::string> models, ops, beaten, facts, names = {kWinner};
+  std::vector<std::string> models, ops, beaten, facts;
   for (const Entry* entry : all_entries(table)) {
     if (!entry->skipped.empty()) continue;
     won.push_back(entry);
@@ -138,12 +138,9 @@ ReportPart opening(const ReportInput& input) {
       beaten.push_back(fmt::format("{} ({})", id(entry->cell), text));
   }
   if (won.empty()) return {};
-  for (const std::string name : {kFastest, "default"}) {
-    const std::vector<double> ratios = ratios_of(input, trusted, name);
-    if (ratios.empty()) continue;
-    names.push_back(name);
-    facts.push_back(fmt::format("{} as fast as the {}", range_text(ratios), name));
-  }
+  for (const char* name : {kFastest, kDefault})
+    if (const std::vector<double> ratios = ratios_of(input, trusted, name); !ratios.empty())
+      facts.push_back(fmt::format("{} as fast as the {}", range_text(ratios), name));
   const std::string date = table.tool.value("date", table.updates.empty() ? "" : table.updates.back().date);
   std::string first = fmt::format("{} of {} ({}) on {} ({}{}{})", counted(won.size(), "cell"), some_of(models, kNamed),
                                   some_of(ops, kNamed), table.device.name, name(table.regime), date.empty() ? "" : ", ",
@@ -156,15 +153,13 @@ ReportPart opening(const ReportInput& input) {
     part.paragraphs.push_back(fmt::format("{} of {} too noisy to trust and not counted here.", noisy,
                                           counted(won.size(), "cell") + (noisy == 1 ? " is" : " are")));
   if (facts.empty()) return part;
-  for (const char* roof : {kComputeRoof, kMemoryRoof})
-    if (!ratios_of(input, trusted, roof).empty()) names.emplace_back(roof);
   part.paragraphs.emplace_back(
       "Charts show times over the winner's: 1 is the winner, 2 takes twice as long. An arrow is beyond the scale. A "
       "roof is the least time that the device's peak arithmetic or memory bandwidth allows; below 0.5 it is not "
       "drawn.");
-  part.legend = names;
+  part.legend = chart_legend(input, trusted, true);
   part.figures.push_back(
-      ratio_figure(input, trusted, names,
+      ratio_figure(input, trusted, part.legend,
                    "Geometric mean over the cells with equal token counts, with bars from the least to the most"));
   return part;
 }
@@ -200,19 +195,19 @@ ReportSection summary_section(const ReportInput& input) {
 ReportSection routing_section(const ReportInput& input) {
   ReportPart part{
       .paragraphs = {"Occupancy is the share of real rows in the winner's tiles; the others are padding. Loss is "
-                     "how much longer the winner takes than the winner for balanced rows."},
+                     "how much longer the winner takes than the winner for balanced rows, or noisy where one of "
+                     "the two times can't be trusted."},
       .grid = titled("cell|rows>|active experts>|most rows>|max/mean>|CV>|effective experts>|occupancy>|loss>|"
                      "experts by rows")};
   std::vector<std::vector<int32_t>> drawn;  // projections of a layer share their rows
   for (const Entry& entry : input.table->entries) {
     const RoutingFigures& f = entry.figures;
-    const auto loss = loss_to_balanced(*input.table, entry);
     part.grid.rows.push_back({id(entry.cell), std::to_string(f.rows),
                               fmt::format("{} of {}", f.active_experts, entry.m_sizes.size()),
                               std::to_string(f.max_rows), fmt::format("{:.2f}", f.max_over_mean),
                               fmt::format("{:.2f}", f.cv), fmt::format("{:.1f}", f.effective_experts),
                               entry.skipped.empty() ? fmt::format("{:.1f} %", 100 * entry.occupancy) : "",
-                              loss ? fmt::format("{:+.1f} %", 100 * *loss) : "", told(row_classes(entry.m_sizes))});
+                              loss_to_balanced(*input.table, entry), told(row_classes(entry.m_sizes))});
     if (contains(drawn, entry.m_sizes)) continue;
     drawn.push_back(entry.m_sizes);
     part.figures.push_back(histogram(entry));

@@ -1,7 +1,9 @@
 // The report: its sections, figures and texts, with and without journal and peers.
 #include "report/report.h"
 
+#include <map>
 #include <regex>
+#include <set>
 
 #include "record/sample.h"
 #include "report/report_content.h"
@@ -137,13 +139,40 @@ TEST(Report, SectionsSayWhatIsMissing) {
 TEST(Report, TheRoofIsLeftOutWhereTheDeviceTellsNoPeaks) {
   Inputs inputs;
   const ReportPart with = results_section(inputs.all()).parts.at(0);
-  EXPECT_EQ(std::vector(with.legend.end() - 2, with.legend.end()),
-            (std::vector<std::string>{kComputeRoof, kMemoryRoof}));
+  const auto names = [](const ReportPart& part) { return mapped(part.legend, &LegendEntry::name); };
+  EXPECT_EQ(names(with),
+            (std::vector<std::string>{kWinner, kDefault, kComputeRoof, kMemoryRoof, "cublas-loop", "triton"}));
   EXPECT_TRUE(at(with.grid, "16", "of roof").ends_with(" %"));
   inputs.table.device.peak_bandwidth = 0;
   const ReportPart without = results_section(inputs.all()).parts.at(0);
-  EXPECT_EQ(without.legend.size() + 1, with.legend.size());
+  EXPECT_EQ(names(without), (std::vector<std::string>{kWinner, kDefault, kComputeRoof, "cublas-loop", "triton"}));
   EXPECT_EQ(at(without.grid, "16", "of roof"), "");
+}
+
+TEST(Report, ANameLooksTheSameInEveryChart) {
+  Inputs inputs;
+  inputs.table.entries[1].rivals.erase(inputs.table.entries[1].rivals.begin());  // the default is not in every cell
+  std::map<std::string, std::set<int>> styles;
+  const ReportPart first = opening(inputs.all()), results = results_section(inputs.all()).parts.at(0);
+  for (const ReportPart* part : {&first, &results})
+    for (const auto& [style, name] : part->legend) {
+      styles[name].insert(style);
+      EXPECT_TRUE(holds(part->figures[0].svg, fmt::format("<g class=\"s{}\">", style))) << name;
+    }
+  EXPECT_EQ(styles.size(), 7u);
+  for (const auto& [name, found] : styles) EXPECT_EQ(found.size(), 1u) << name;
+  EXPECT_NE(*styles[kDefault].begin(), *styles[kFastest].begin());
+}
+
+TEST(Report, TheLossOfAnUntrustedCellIsNoFact) {
+  TunedTable table = sample::table(
+      {entry(cell(small_up(), 16, "zipf:1"), mma(16), 15), entry(cell(small_up(), 16, "balanced"), mma(16), 10)});
+  const auto loss = [&] {
+    return at(grid_with(routing_section({&table, nullptr, nullptr}), "loss"), id(table.entries[0].cell), "loss");
+  };
+  EXPECT_EQ(loss(), "+50.0 %");
+  table.entries[0].measurement.waited = 0.5;
+  EXPECT_EQ(loss(), "noisy");
 }
 
 TEST(Report, HeatMapsAreShadedByTheLoss) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "base/stats.h"
 #include "base/text/text.h"
@@ -66,7 +65,7 @@ std::vector<size_t> told_figures(bool any_loss) {
 
 Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose) {
   const bool any_loss =
-      std::ranges::any_of(entries, [&](const Entry* entry) { return loss_to_balanced(table, *entry).has_value(); });
+      std::ranges::any_of(entries, [&](const Entry* entry) { return !loss_to_balanced(table, *entry).empty(); });
   const std::vector<size_t> told = told_figures(any_loss && !verbose);
   Grid grid = cell_grid({});
   for (const size_t i : told) grid.columns.push_back(figures_columns()[i]);
@@ -77,8 +76,7 @@ Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose)
     const std::vector<std::string> texts = figures_row(entry->figures, entry->cell.shape.layer.local_experts());
     for (const size_t i : told) row.push_back(texts[i]);
     row.push_back(entry->skipped.empty() ? fmt::format("{:.0f} %", 100 * entry->occupancy) : "");
-    const std::optional<double> loss = loss_to_balanced(table, *entry);
-    if (any_loss) row.push_back(loss ? fmt::format("{:+.1f} %", 100 * *loss) : "");
+    if (any_loss) row.push_back(loss_to_balanced(table, *entry));
     add_row(grid, entry->cell, row);
   }
   return grid;

@@ -129,14 +129,16 @@ const Rival* find_rival(const Entry& entry, const std::string& name) {
   return found == entry.rivals.end() ? nullptr : &*found;
 }
 
-std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& entry) {
+std::string loss_to_balanced(const TunedTable& table, const Entry& entry) {
   const auto is_balanced = [](const Entry& one) { return one.cell.routing.name == "balanced"; };
-  if (!entry.skipped.empty() || is_balanced(entry)) return std::nullopt;
+  if (!entry.skipped.empty() || is_balanced(entry)) return "";
   for (const Entry& other : table.entries)
     if (is_balanced(other) && other.skipped.empty() && other.cell.shape == entry.cell.shape &&
-        other.figures.rows == entry.figures.rows && other.measurement.time.value > 0)
-      return entry.measurement.time.value / other.measurement.time.value - 1;
-  return std::nullopt;
+        other.figures.rows == entry.figures.rows && other.measurement.time.value > 0) {
+      if (!distrust(entry).empty() || !distrust(other).empty()) return "noisy";
+      return fmt::format("{:+.1f} %", 100 * (entry.measurement.time.value / other.measurement.time.value - 1));
+    }
+  return "";
 }
 
 std::string uncertainty(const Entry& entry) {

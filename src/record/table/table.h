@@ -131,8 +131,9 @@ constexpr double kUncertainRatio = 0.05, kUncertainTime = 0.10;
 bool contradicts_times(const Entry& entry, const Rival& rival);
 
 /// What uneven rows cost: how much longer the winner takes than the table's winner for balanced rows of the same shape
-/// and number, 0.12 for 12 %. Nothing for the balanced entry itself and where there is none.
-std::optional<double> loss_to_balanced(const TunedTable& table, const Entry& entry);
+/// and number: "+12.0 %", or "noisy" where one of the two can't be trusted. Empty for the balanced entry itself and
+/// where there is none.
+std::string loss_to_balanced(const TunedTable& table, const Entry& entry);
 
 /// Where times were measured.
 struct Origin {

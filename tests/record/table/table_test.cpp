@@ -303,10 +303,19 @@ TEST(LossToBalanced, ComparesWithBalancedRowsOfTheSameNumber) {
       sample::table({entry(sample::qwen_up(), 64, "zipf:1", 115), entry(sample::qwen_up(), 64, "balanced", 100),
                      entry(sample::qwen_up(), 16, "zipf:1", 50), entry(sample::qwen_down(), 64, "zipf:1", 60),
                      entry(sample::qwen_up(), 64, "uniform", 90)});
-  EXPECT_NEAR(loss_to_balanced(table, table.entries[0]).value(), 0.15, 1e-12);
-  EXPECT_NEAR(loss_to_balanced(table, table.entries[4]).value(), -0.1, 1e-12);
-  for (const size_t lonely : {1, 2, 3})
-    EXPECT_EQ(loss_to_balanced(table, table.entries[lonely]), std::nullopt) << lonely;
+  EXPECT_EQ(loss_to_balanced(table, table.entries[0]), "+15.0 %");
+  EXPECT_EQ(loss_to_balanced(table, table.entries[4]), "-10.0 %");
+  for (const size_t lonely : {1, 2, 3}) EXPECT_EQ(loss_to_balanced(table, table.entries[lonely]), "") << lonely;
+}
+
+TEST(LossToBalanced, IsNoFactWhereOneOfTheTwoIsUntrusted) {
+  for (const size_t noisy : {0, 1}) {
+    TunedTable table =
+        sample::table({sample::entry(sample::cell(sample::qwen_up(), 64, "zipf:1"), sample::mma(16), 150),
+                       sample::entry(sample::cell(sample::qwen_up(), 64, "balanced"), sample::mma(16), 100)});
+    table.entries[noisy].measurement.waited = 0.5;
+    EXPECT_EQ(loss_to_balanced(table, table.entries[0]), "noisy");
+  }
 }
 
 TEST(LossToBalanced, NeedsTwoWinners) {
@@ -317,9 +326,9 @@ TEST(LossToBalanced, NeedsTwoWinners) {
     return sample::entry(sample::cell(sample::small_up(), 64, routing), sample::mma(16), 9);
   };
   TunedTable table = sample::table({won("single"), skipped("balanced")});
-  EXPECT_EQ(loss_to_balanced(table, table.entries[0]), std::nullopt);
+  EXPECT_EQ(loss_to_balanced(table, table.entries[0]), "");
   table = sample::table({skipped("single"), won("balanced")});
-  EXPECT_EQ(loss_to_balanced(table, table.entries[0]), std::nullopt);
+  EXPECT_EQ(loss_to_balanced(table, table.entries[0]), "");
 }
 
 }  // namespace
