@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/stats.h"
@@ -12,44 +13,14 @@
 namespace moetune {
 namespace {
 
-struct Factors {
-  std::string other;
-  std::vector<double> factors = {};
-  std::vector<std::string> cells = {};
-
-  void add(const Cell& cell, double factor) {
-    factors.push_back(factor);
-    cells.push_back(id(cell));
-  }
-};
-
-// Over cells that have a time of each of `others`: where one is missing, another would pass for the fastest.
-Factors beside_fastest(Op op, const std::vector<CellSpeedups>& cells, std::ptrdiff_t others) {
-  Factors fastest{.other = kFastestOther};
-  for (const CellSpeedups& one : cells) {
-    if (one.cell.shape.op != op) continue;
-    std::vector<double> factors;
-    for (const auto& [other, factor] : one.factors)
-      if (is_other(other)) factors.push_back(factor);
-    if (std::ssize(factors) == others) fastest.add(one.cell, *std::ranges::min_element(factors));
-  }
-  return fastest;
-}
-
-std::vector<Factors> factors_of(Op op, const std::vector<CellSpeedups>& cells) {
-  std::vector<Factors> all;
-  for (const CellSpeedups& one : cells) {
-    if (one.cell.shape.op != op) continue;
-    for (const auto& [other, factor] : one.factors) {
-      auto found = std::ranges::find(all, other, &Factors::other);
-      if (found == all.end()) found = all.insert(all.end(), {.other = other});
-      found->add(one.cell, factor);
-    }
-  }
-  const auto others = std::ranges::count_if(all, [](const Factors& each) { return is_other(each.other); });
-  if (others < 2) return all;
-  if (Factors fastest = beside_fastest(op, cells, others); !fastest.factors.empty()) all.push_back(std::move(fastest));
-  return all;
+// How many times as fast the cell's winner is as one of these names. The fastest of the others only where the cell has
+// all of them: where one is missing, another would pass for the fastest.
+std::optional<double> factor_of(const CellSpeedups& cell, const std::string& name, std::ptrdiff_t others) {
+  std::vector<double> found;
+  for (const auto& [other, factor] : cell.factors)
+    if (name == kFastestOther ? is_other(other) : other == name) found.push_back(factor);
+  if (found.empty() || (name == kFastestOther && std::ssize(found) < others)) return std::nullopt;
+  return std::ranges::min(found);
 }
 
 }  // namespace
@@ -57,20 +28,26 @@ std::vector<Factors> factors_of(Op op, const std::vector<CellSpeedups>& cells) {
 bool is_other(const std::string& name) { return name != "default" && !name.starts_with("moetune-"); }
 
 std::vector<Comparison> compare(const std::vector<CellSpeedups>& cells) {
-  std::vector<Op> ops;
-  for (const CellSpeedups& one : cells) add_once(ops, one.cell.shape.op);
   std::vector<Comparison> result;
-  for (const Op op : ops)
-    for (const Factors& each : factors_of(op, cells)) {
-      const auto least = std::ranges::min_element(each.factors);
-      result.push_back({.op = op,
-                        .other = each.other,
-                        .mean = geometric_mean(each.factors),
-                        .least = *least,
-                        .most = *std::ranges::max_element(each.factors),
-                        .least_cell = each.cells[static_cast<size_t>(least - each.factors.begin())],
-                        .cells = each.factors.size()});
+  for (const auto& of_op : grouped_by(cells, [](const CellSpeedups& one) { return one.cell.shape.op; })) {
+    std::vector<std::string> names;
+    for (const CellSpeedups& one : of_op)
+      for (const auto& [other, factor] : one.factors) add_once(names, other);
+    const auto others = std::ranges::count_if(names, is_other);
+    if (others > 1) names.emplace_back(kFastestOther);
+    for (const std::string& name : names) {
+      Comparison one{.op = of_op[0].cell.shape.op, .other = name, .least_cell = ""};
+      std::vector<double> factors;
+      for (const CellSpeedups& cell : of_op)
+        if (const auto factor = factor_of(cell, name, others)) {
+          if (factors.empty() || *factor < one.least) one.least = *factor, one.least_cell = id(cell.cell);
+          factors.push_back(*factor);
+        }
+      if (factors.empty()) continue;
+      one.mean = geometric_mean(factors), one.most = std::ranges::max(factors), one.cells = factors.size();
+      result.push_back(std::move(one));
     }
+  }
   return result;
 }
 
