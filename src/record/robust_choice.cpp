@@ -70,7 +70,7 @@ struct Division {
   size_t last_begin = 0;
 };
 
-// Shortest path over the bounds between token counts. All counts must have a choice of their own.
+// Shortest path over the bounds between token counts. Each count alone must have a choice.
 std::vector<RobustChoice> divide(const Contest& contest, const std::vector<Count>& counts, Rule rule,
                                  double bucket_loss) {
   std::vector<Division> best(counts.size() + 1);
@@ -296,13 +296,10 @@ RobustChoice choice_from_json(const JsonAt& json, const std::map<std::string, co
 
 // The ranges of a shape must follow one another and cover all token counts.
 void require_ranges(const JsonAt& json, const std::vector<RobustChoice>& choices) {
-  std::vector<bool> told(choices.size(), false);
-  for (size_t first = 0; first < choices.size(); ++first) {
-    if (told[first]) continue;
+  const auto places = mapped(std::views::iota(size_t{0}, choices.size()), std::identity());
+  for (const auto& of_shape : grouped_by(places, [&](size_t i) -> const Shape& { return choices[i].shape(); })) {
     std::optional<int64_t> end = 0;  // of the ranges so far; empty = no end
-    for (size_t i = first; i < choices.size(); ++i) {
-      if (choices[i].shape() != choices[first].shape()) continue;
-      told[i] = true;
+    for (const size_t i : of_shape) {
       if (!end || choices[i].tokens.from != *end + 1)
         json[i]["tokens"].fail(end ? fmt::format("the ranges of a layer must cover all token counts: this one must "
                                                  "begin at {}",
@@ -310,7 +307,7 @@ void require_ranges(const JsonAt& json, const std::vector<RobustChoice>& choices
                                    : "it comes after a range of the same layer that has no end");
       end = choices[i].tokens.to;
     }
-    if (end) json.fail(fmt::format("the last range of {} must have no end", title(choices[first].shape())));
+    if (end) json.fail(fmt::format("the last range of {} must have no end", title(choices[of_shape[0]].shape())));
   }
 }
 
