@@ -47,18 +47,18 @@ TEST(Summarise, ManyBlocksGiveThe95PercentInterval) {
   EXPECT_EQ(range_text(m), "1.00 µs to 100 µs");
 }
 
-TEST(Summarise, UnknownClocksDontDragTheMedianDown) {
+TEST(Summarise, IgnoresUnknownClocks) {
   EXPECT_DOUBLE_EQ(summarise({block(1, 1, 0), block(1, 1, 1900), block(1, 1, 0)}).clock_mhz, 1900);
   EXPECT_DOUBLE_EQ(summarise({block(1), block(2)}).clock_mhz, 0);
 }
 
-TEST(MeasurementJson, SpeaksInMicrosecondsWithSixDigits) {
+TEST(MeasurementJson, HasMicrosecondsWithSixDigits) {
   const Measurement m{.time = {12.3456789e-6, 12.1e-6, 12.987654321e-6, 11}, .launches = 220, .clock_mhz = 1964.98765};
   EXPECT_EQ(to_json(m).dump(),
             R"({"median_us":12.3457,"low_us":12.1,"high_us":12.9877,"samples":11,"launches":220,"clock_mhz":1965.0})");
 }
 
-TEST(MeasurementJson, WaitingIsToldInThousandthsWhereThereWasAny) {
+TEST(MeasurementJson, HasWaitingInThousandths) {
   Measurement m = sample::measurement(10);
   m.waited = 0.12345;
   EXPECT_EQ(to_json(m)["waited"].dump(), "0.123");
@@ -76,17 +76,13 @@ TEST(MeasurementJson, ReadingAndWritingAgainGivesTheSameText) {
   }
 }
 
-TEST(MeasurementJson, WhatIsWrongIsRefusedWithThePlace) {
+TEST(MeasurementJson, RefusesContradictionsWithThePlace) {
   const auto read = [](const JsonAt& json) { measurement_from_json(json); };
   sample::expect_refused(to_json(sample::measurement(10)), "t.json: m",
-                         {{"/median_us", "", "t.json: m: 'median_us' is missing"},
-                          {"/median_us", "null", "t.json: m.median_us: expected a number, found null"},
-                          {"/low_us", "11", "t.json: m: the median 10 lies outside its interval 11 to 10.2"},
+                         {{"/low_us", "11", "t.json: m: the median 10 lies outside its interval 11 to 10.2"},
                           {"/high_us", "9.95", "t.json: m: the median 10 lies outside its interval 9.9 to 9.95"},
                           {"/samples", "0", "t.json: m.samples: 0 is outside 1 to 1073741824"},
-                          {"/samples", "2.5", "t.json: m.samples: expected an integer, found 2.5"},
-                          {"/launches", "10", "t.json: m: 10 launches cannot fill 11 blocks"},
-                          {"/clock_mhz", "\"fast\"", "t.json: m.clock_mhz: expected a number, found a string"}},
+                          {"/launches", "10", "t.json: m: 10 launches cannot fill 11 blocks"}},
                          read);
 }
 

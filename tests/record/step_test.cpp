@@ -1,7 +1,6 @@
 // Which cells make a training step, and its sums.
 #include "record/step.h"
 #include "built_in.h"
-
 #include "export/exporter.h"
 #include "record/sample.h"
 
@@ -17,7 +16,7 @@ CellTimes timed(const Layer& layer, Op op, double us, Fusion fusion = {}, int64_
   return {.cell = cell, .times = {time("loop", 4 * us), time("default", 2 * us), time("winners", us)}};
 }
 
-// Times are 1, 2, 4 of up, 8, 16, 32 of down: every sum tells what is in it.
+// Times are 1, 2, 4 of up, 8, 16, 32 of down: each sum has its own value.
 std::vector<CellTimes> six(Fusion up = {}, Fusion down = {}, int64_t tokens = 64) {
   std::vector<CellTimes> cells;
   double us = 1;
@@ -164,7 +163,7 @@ TEST(Step, TakesDxThatSumsSlotsOrGivesGradientsOfWeightsAndGates) {
   const std::vector<Step> steps = training_steps(cells);
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_EQ(steps[0].cells, (std::array<size_t, 6>{0, 1, 2, 3, 4, 5}));
-  EXPECT_NE(step_tables(cells).at(0).heading[0].find("weight_gradient+silu+interleaved"), std::string::npos);
+  EXPECT_TRUE(holds(step_tables(cells).at(0).heading[0], "weight_gradient+silu+interleaved"));
   Fusion by_token = kWeighted, summing = kGathered;
   summing.sum_slots = by_token.sum_slots = true;
   EXPECT_EQ(pairs(six(kGathered, by_token)), (Pairs{"permute_x|permute_y+topk_weights+sum_slots 64"}));
@@ -182,8 +181,7 @@ TEST(Step, IsToldFromOthersInOneTable) {
   const std::vector<HeadedTable> tables = step_tables(cells);
   ASSERT_EQ(tables.size(), 2u);
   EXPECT_NE(tables[0].heading, tables[1].heading);
-  EXPECT_NE(tables[1].heading[0].find(", up permute_x+sum_slots, down permute_y+topk_weights"), std::string::npos)
-      << tables[1].heading[0];
+  EXPECT_TRUE(holds(tables[1].heading[0], ", up permute_x+sum_slots, down permute_y+topk_weights"));
   EXPECT_EQ(tables[0].grid.rows[0].back(), "");  // the winners themselves
 }
 

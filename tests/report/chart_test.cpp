@@ -57,11 +57,11 @@ TEST(Chart, AllPointsLieInThePicture) {
 
 TEST(Chart, PointsBeyondTheScaleAreArrowsAtItsEdgeAndSqueezeNothing) {
   Chart within = chart({{1, {1}}, {2, {2}}, {3, {3}}}), beyond = chart({{1, {1}}, {2, {2}}, {3, {50}}});
-  within.y.most = beyond.y.most = 3;
-  within.y.least = beyond.y.least = 0.5;
+  within.y.max = beyond.y.max = 3;
+  within.y.min = beyond.y.min = 0.5;
   EXPECT_EQ(places(svg(beyond)), places(svg(within)));
   EXPECT_NE(svg(beyond), svg(within));  // an arrow
-  beyond.y.most = 0;
+  beyond.y.max = 0;
   EXPECT_NE(places(svg(beyond)), places(svg(within)));
 }
 

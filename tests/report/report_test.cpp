@@ -136,7 +136,7 @@ TEST(Report, SectionsSayWhatIsMissing) {
     EXPECT_TRUE(holds(all_text(section(inputs.alone())), "There is no journal: give"));
 }
 
-TEST(Report, TheRoofIsLeftOutWhereTheDeviceTellsNoPeaks) {
+TEST(Report, ARoofNeedsThePeaksOfTheDevice) {
   Inputs inputs;
   const ReportPart with = results_section(inputs.all()).parts.at(0);
   const auto names = [](const ReportPart& part) { return mapped(part.legend, &LegendEntry::name); };
@@ -212,8 +212,8 @@ TEST(Report, ThePageRefersToNothingOutside) {
   EXPECT_FALSE(std::regex_search(page, std::regex("(src|href)=\"(?!#|data:,)|url\\(|@import|https?:")));
 }
 
-// Everything that files give, in every place: names, layers, reasons, versions.
-TEST(Report, HostileTextStaysText) {
+// Everything that files give, in every place: names, layers, reasons, versions. HTML: tests/cli/report/test_report.py.
+TEST(Report, MarkdownShowsHostileTextAsText) {
   Inputs inputs;
   inputs.table.device.name = inputs.contents.header.space = inputs.contents.header.strategy = kHostile;
   inputs.table.environment = {{kHostile, {{kHostile, kHostile}}}, {"list", {kHostile}}};
@@ -227,15 +227,6 @@ TEST(Report, HostileTextStaysText) {
   auto& trials = inputs.contents.trials[id(inputs.table.entries[0].cell)] = inputs.contents.trials[id(first_cell())];
   trials[1].reason = kHostile;
   inputs.contents.unfinished[kHostile] = {{kHostile, 1}};
-  const std::string page = report_html(inputs.all()), plain = report_html(Inputs().all());
-  const auto elements = [](const std::string& text, const char* name) {
-    const std::regex element(std::string("<") + name + "[ >]");
-    return std::distance(std::sregex_iterator(text.begin(), text.end(), element), std::sregex_iterator());
-  };
-  EXPECT_EQ(elements(page, "script"), 1);
-  EXPECT_EQ(elements(page, "img"), 0);
-  EXPECT_EQ(elements(page, "h2"), elements(plain, "h2"));
-  EXPECT_TRUE(holds(page, "&lt;script&gt;alert(1)"));
   const std::string text = report_markdown(inputs.all());
   EXPECT_FALSE(holds(text, "<script"));
   EXPECT_FALSE(std::regex_search(text, std::regex("(^|[^\\\\])\\[a\\]\\(http:")));

@@ -10,23 +10,13 @@ namespace {
 
 using sample::header;
 
-TEST(Resume, TheSameRunMay) { EXPECT_NO_THROW(require_resumable(header(), header())); }
-
-TEST(Resume, AHeaderReadBackFromItsFileMay) {
+TEST(Resume, TheSameRunMayContinue) {
   const sample::Folder folder;
   { const Journal journal = create_journal(folder / "j", header()); }
-  EXPECT_NO_THROW(require_resumable(read_journal(folder / "j", built_in()).header, header()));
-}
-
-TEST(Resume, TheOrderOfCellsDoesNotMatter) {
   JournalHeader now = header();
+  EXPECT_NO_THROW(require_resumable(read_journal(folder / "j", built_in()).header, now));
   std::swap(now.cells[0], now.cells[1]);
-  EXPECT_NO_THROW(require_resumable(header(), now));
-}
-
-TEST(Resume, MeasuredFiguresAndTheHostMayDiffer) {
-  JournalHeader now = header();
-  now.device.memory_bytes -= 4096;
+  now.device.memory_bytes -= 4096;  // measured, as the peak
   now.device.peak_flops *= 1.01;
   now.environment["host"] = "node2";
   EXPECT_NO_THROW(require_resumable(header(), now));
@@ -35,10 +25,10 @@ TEST(Resume, MeasuredFiguresAndTheHostMayDiffer) {
 struct Difference {
   std::function<void(JournalHeader&)> change;
   Exit exit;
-  std::string told, hint;
+  std::string what, hint;
 };
 
-TEST(Resume, WhatDiffersIsNamedWithTheWayOut) {
+TEST(Resume, DifferencesAreNamedWithARemedy) {
   const std::string gone = "the journal is of other cells: 1 of its 2 cells are not asked for now ";
   const Difference differences[] = {
       {[](JournalHeader& now) { now.device.id = "GPU-9999"; }, Exit::machine,
@@ -81,8 +71,8 @@ TEST(Resume, WhatDiffersIsNamedWithTheWayOut) {
     JournalHeader now = header();
     difference.change(now);
     const auto fault = error_of([&] { require_resumable(header(), now); });
-    EXPECT_EQ(fault.exit, difference.exit) << difference.told;
-    EXPECT_EQ(fault.what, difference.told);
+    EXPECT_EQ(fault.exit, difference.exit) << difference.what;
+    EXPECT_EQ(fault.what, difference.what);
     EXPECT_EQ(fault.hint, difference.hint);
   }
 }
@@ -96,7 +86,7 @@ TEST(Resume, AnIdentityThatIsNoObjectIsComparedWhole) {
   EXPECT_NO_THROW(require_resumable(before, now));
 }
 
-TEST(Resume, AHeaderTellsItsRegimeAndAnOldOneIsOfBurst) {
+TEST(Resume, AHeaderWithoutARegimeIsOfBurst) {
   JournalHeader sustained = header();
   sustained.regime = Regime::sustained;
   Json json = to_json(sustained);

@@ -62,7 +62,7 @@ TEST(TableJson, UnknownFieldsAreIgnored) {
   EXPECT_EQ(table_from_json(JsonAt(json, "t"), built_in()).entries.size(), 3u);
 }
 
-TEST(TableJson, ABootstrapIntervalThatMissesItsMedianByAHairIsWidened) {
+TEST(TableJson, WidensABootstrapIntervalThatMissesItsMedian) {
   TunedTable table = small_table();
   table.entries[0].rivals[0].ratio = {0.9, 0.9001, 0.95};
   EXPECT_DOUBLE_EQ(reread(table).entries[0].rivals[0].ratio.low, 0.9);
@@ -87,17 +87,12 @@ TEST(TableJson, DamageIsRefusedWithThePlace) {
        {"/schema", "\"moetune.bench/1\"", "t.json: its schema is 'moetune.bench/1', expected 'moetune.table/1'"},
        {"/schema", "\"moetune.table/2\"", "t.json: its schema is 'moetune.table/2', expected 'moetune.table/1'"},
        {"/schema", "7", "t.json: schema: expected a string, found an integer"},
-       {"/tool", "", "t.json: 'tool' is missing"},
-       {"/device", "", "t.json: 'device' is missing"},
        {"/device/name", "", "t.json: device: 'name' is missing"},
        {"/device/kind", "\"tpu\"", "t.json: device.kind: unknown kind 'tpu'"},
        {"/environment", "[]", "t.json: environment: expected an object, found an array"},
        {"/regime", "\"calm\"", "t.json: regime: unknown regime 'calm'"},
        {"/entries", "", "t.json: 'entries' is missing"},
-       {"/entries", "{}", "t.json: entries: expected an array, found an object"},
-       {"/entries/1", "3", "t.json: entries[1]: expected an object, found an integer"},
 
-       {"/entries/0/cell", "", "t.json: entries[0]: 'cell' is missing"},
        {"/entries/0/cell/top_k", "5", "t.json: entries[0].cell: top_k 5 is more than the 4 experts"},
        {"/entries/1/cell/tokens", "0", "t.json: entries[1].cell.tokens: must be at least 1, found 0"},
        {"/entries/0/m_sizes", "[8, 8, 8]", "t.json: entries[0].m_sizes: has 3 experts, the layer 4"},
@@ -129,14 +124,10 @@ TEST(TableJson, DamageIsRefusedWithThePlace) {
        {"/entries/0/rivals/0/candidate/warps", "64",
         "t.json: entries[0].rivals[0]: the table's own device cannot run it: warps must be 4 or 8"},
        {"/entries/0/figures/cv", "-0.5", "t.json: entries[0].figures.cv: must be at least 0, found -0.5"},
-       {"/entries/0/flops", "\"many\"", "t.json: entries[0].flops: expected a number, found a string"},
-       {"/entries/0/candidate", "", "t.json: entries[0]: 'candidate' is missing"},
        {"/entries/0/candidate/block_m", "", "t.json: entries[0].candidate: 'block_m' is missing"},
        {"/entries/0/measurement", "", "t.json: entries[0]: 'measurement' is missing"},
-       {"/entries/0/occupancy", "1.5", "t.json: entries[0].occupancy: must be at most 1, found 1.5"},
        {"/entries/0/verdict/ok", "false", "t.json: entries[0].verdict: the winner's result is wrong"},
        {"/entries/0/rivals/1/name", "\"default\"", "t.json: entries[0].rivals[1]: 'default' is in the list twice"},
-       {"/entries/0/rivals/1/name", "\"\"", "t.json: entries[0].rivals[1].name: the text is empty"},
        {"/entries/0/rivals/0/ratio", "0", "t.json: entries[0].rivals[0].ratio: must be more than 0, found 0"},
        {"/entries/0/rivals/0/ratio_high", "0.75",
         "t.json: entries[0].rivals[0]: the ratio 0.8 lies outside its interval 0.784 to 0.75"},
@@ -146,7 +137,6 @@ TEST(TableJson, DamageIsRefusedWithThePlace) {
         "t.json: entries[0].ties[1].stages: expected an integer or a string, found null"},
        {"/entries/0/candidates/failed", "91", "t.json: entries[0].candidates.failed: 91 is outside 0 to 90"},
        {"/entries/0/complete", "1", "t.json: entries[0].complete: expected true or false, found an integer"},
-       {"/entries/2/skipped", "\"\"", "t.json: entries[2].skipped: the text is empty"},
        {"/entries/2/candidate", "{}", "t.json: entries[2].candidate: 'variant' is missing"}},
       read);
 }
@@ -166,7 +156,7 @@ TEST(TableJson, TheSameCellTwiceIsAContradiction) {
             "t.json: entries[3]: the same cell as entries[1]: custom/up/fwd/bf16/t64/zipf:1/e4/top2/n64/k32/seed3");
 }
 
-TEST(TableJson, AnEntryThatIsMarkedAsUntrustedMayHaveARatioThatItsTimesDoNotMake) {
+TEST(TableJson, AnUntrustedEntryMayHaveARatioThatContradictsItsTimes) {
   TunedTable table = small_table();
   Rival& loop = table.entries[0].rivals[1];
   loop.ratio = {0.2, 0.198, 0.202};
@@ -234,7 +224,7 @@ TEST(TableFile, AnUnwritablePlaceKeepsTheOldTable) {
   EXPECT_EQ(read_table(folder / "t.json", built_in()).entries.size(), 3u);
 }
 
-TEST(TableFile, ChangedBytesDoNoWorseThanAnError) {
+TEST(TableFile, ChangedBytesAreReadOrRefused) {
   Random random(1);
   for (const TunedTable& whole : {small_table(), sample::chosen_table()}) {
     const std::string text = pretty_json(to_json(whole));
@@ -259,7 +249,7 @@ TEST(TableFile, ChangedBytesDoNoWorseThanAnError) {
   }
 }
 
-TEST(ToolJson, TellsTheProgramAndItsArguments) {
+TEST(ToolJson, HasTheProgramAndItsArguments) {
   const Json tool = tool_json({"moetune", "tune", "--device", "cpu"});
   EXPECT_EQ(tool["name"], "moetune");
   EXPECT_FALSE(tool["version"].get<std::string>().empty());
