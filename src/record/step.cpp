@@ -130,10 +130,10 @@ std::string fusions_text(const std::vector<CellTimes>& cells, const Step& step) 
   Shape up = cells[step.cells[2]].cell.shape, down = cells[step.cells[5]].cell.shape;
   copy_parts_of_dx(up.fusion, cells[step.cells[1]].cell.shape.fusion);
   copy_parts_of_dx(down.fusion, cells[step.cells[4]].cell.shape.fusion);
-  std::string told;
+  std::string words;
   for (const Shape* shape : {&up, &down})
-    if (shape->fusion != Fusion{}) told += fmt::format(", {} {}", name(shape->layer.projection), text(shape->fusion));
-  return told;
+    if (shape->fusion != Fusion{}) words += fmt::format(", {} {}", name(shape->layer.projection), text(shape->fusion));
+  return words;
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ constexpr double kWidth = 360, kHeight = 240;
 constexpr double kHalfDigit = 4;  // half the width of a label's digit, at most
 constexpr double kLeft = 50, kRight = kWidth - 12, kTop = 12, kBottom = kHeight - 40;
 constexpr int kColours = 8;       // of report.css
-constexpr int kMostTicks = 10;    // of steps of at least a fifth of the scale
+constexpr int kMaxTicks = 10;     // of steps of at least a fifth of the scale
 constexpr double kAbsurd = 1e30;  // no time, rate or size comes near it
 constexpr double kLabelRoom[] = {34, 18};
 
@@ -66,7 +66,7 @@ std::vector<double> multiples(double low, double high) {
     if (digit * power >= raw) step = digit * power;
   const double first = std::ceil(low / step);
   std::vector<double> ticks;
-  for (int i = 0; i < kMostTicks; ++i)
+  for (int i = 0; i < kMaxTicks; ++i)
     if (const double tick = (first + i) * step; tick <= high) ticks.push_back(std::abs(tick) < step / 1e6 ? 0 : tick);
   return ticks;
 }
@@ -142,7 +142,7 @@ std::string marker(int style, double x, double y) {
 constexpr std::string_view kArrowUp = "m0 -5l4.5 5h-3v5h-3v-5h-3z", kArrowDown = "m0 5l4.5 -5h-3v-5h-3v5h-3z";
 
 double limited(const ChartAxis& axis, double value) {
-  return axis.most > 0 ? std::clamp(value, axis.least, axis.most) : value;
+  return axis.max > 0 ? std::clamp(value, axis.min, axis.max) : value;
 }
 
 // The place of an interval's end, which may lie outside the scale.
@@ -204,13 +204,12 @@ std::string svg(const Chart& chart) {
 
 std::string svg_bars(const std::string& description, const std::string& x_label, const std::vector<Bar>& bars) {
   if (bars.empty()) return "";
-  double most = 0;
-  for (const Bar& bar : bars) most = std::max(most, bar.value);
+  const double tallest = std::ranges::max_element(bars, {}, &Bar::value)->value;
   const double pitch = (kRight - 10) / static_cast<double>(bars.size()), height = kBottom - kTop - 14;
   std::string out = opened(description) + "<g class=\"s0\">";
   for (size_t i = 0; i < bars.size(); ++i) {
     const Bar& bar = bars[i];
-    const double x = 10 + pitch * static_cast<double>(i), tall = most > 0 ? height * bar.value / most : 0;
+    const double x = 10 + pitch * static_cast<double>(i), tall = tallest > 0 ? height * bar.value / tallest : 0;
     out += fmt::format(
         "<path d=\"M{:.1f} {}v-{:.1f}h{:.1f}v{:.1f}z\"><title>{}</title></path><text x=\"{:.1f}\" y=\"{:.1f}\" "
         "text-anchor=\"middle\">{:.6g}</text><text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",

@@ -14,7 +14,7 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kMostCells = 500;              // of a page with charts and all tables
+constexpr size_t kMaxCells = 500;               // of a page with charts and all tables
 constexpr int kShortText = 24, kLongText = 64;  // a longer text makes its column wider, on narrow screens or everywhere
 
 // The results of many cells without charts and what is shown on demand: a browser would be slow with all of it.
@@ -27,7 +27,7 @@ std::vector<ReportSection> short_sections(const ReportInput& input) {
   sections[0].parts[0].paragraphs.push_back(
       fmt::format("A page of over {} cells has one chart, and no sections on routing, knobs, the search and faults: "
                   "moetune report --format markdown has their tables.",
-                  kMostCells));
+                  kMaxCells));
   return sections;
 }
 
@@ -179,7 +179,7 @@ std::string markdown_part(const ReportPart& part) {
 }  // namespace
 
 std::string report_html(const ReportInput& input) {
-  const bool large = input.table && input.table->entries.size() > kMostCells;
+  const bool large = input.table && input.table->entries.size() > kMaxCells;
   const std::vector<ReportSection> sections = large ? short_sections(input) : sections_of(input);
   std::string links, body;
   for (size_t i = 0; i < sections.size(); ++i) {

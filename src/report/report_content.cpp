@@ -138,8 +138,8 @@ Figure ratio_figure(const ReportInput& input, const Entries& entries, const std:
               .y = {.label = "time over the winner's",
                     .logarithmic = true,
                     .ticks = {1, 2, 0.5, 3, 1.5, 0.7, 1.2, 0.8, 1.1, 0.9, 2.5, 0.6, 1.05, 0.95},
-                    .least = 0.5,
-                    .most = 3}};
+                    .min = 0.5,
+                    .max = 3}};
   std::map<int64_t, Entries> by_tokens;
   for (const Entry* entry : entries) by_tokens[entry->cell.tokens].push_back(entry);
   for (const auto& [tokens, cells] : by_tokens) chart.x.ticks.push_back(static_cast<double>(tokens));
@@ -147,7 +147,7 @@ Figure ratio_figure(const ReportInput& input, const Entries& entries, const std:
     const bool roof = name == kComputeRoof || name == kMemoryRoof;
     Series one{.style = style, .dashed = roof || name == kDefault};
     for (const auto& [tokens, cells] : by_tokens)
-      if (const auto point = point_of(input, cells, name); point && !(roof && point->y.value < chart.y.least))
+      if (const auto point = point_of(input, cells, name); point && !(roof && point->y.value < chart.y.min))
         one.points.push_back(*point);
     chart.series.push_back(std::move(one));
   }

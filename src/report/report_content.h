@@ -34,7 +34,7 @@ struct ChartAxis {
   bool logarithmic = false;
   std::vector<double> ticks = {};  // chosen if empty; the first go first where there is no room for all
   bool from_zero = true;           // of a linear axis
-  double least = 0, most = 0;      // of y: a point beyond is an arrow at the edge; 0 = no limit
+  double min = 0, max = 0;         // of y: a point beyond is an arrow at the edge; 0 = no limit
 };
 
 struct Chart {

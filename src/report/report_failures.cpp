@@ -11,7 +11,7 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kMostReasons = 40;
+constexpr size_t kMaxReasons = 40;
 
 struct Count {
   int64_t times = 0;
@@ -32,13 +32,13 @@ ReportPart faults(const ReportInput& input) {
   std::vector<std::pair<std::pair<std::string, std::string>, Count>> sorted(found.begin(), found.end());
   std::ranges::stable_sort(sorted, std::ranges::greater(), [](const auto& item) { return item.second.times; });
   for (const auto& [fault, count] : sorted) {
-    if (part.grid.rows.size() == kMostReasons) break;
+    if (part.grid.rows.size() == kMaxReasons) break;
     part.grid.rows.push_back(
         {fault.first, fault.second, std::to_string(count.times), std::to_string(count.places.size()), count.example});
   }
   if (found.empty()) part.paragraphs.emplace_back("No trial of the journal failed.");
-  if (found.size() > kMostReasons)
-    part.paragraphs.push_back(fmt::format("The {} most frequent of {} reasons.", kMostReasons, found.size()));
+  if (found.size() > kMaxReasons)
+    part.paragraphs.push_back(fmt::format("The {} most frequent of {} reasons.", kMaxReasons, found.size()));
   return part;
 }
 

@@ -101,7 +101,7 @@ std::string bar_label(const RowClass& rows) {
 }
 
 // "0: 43, 1: 46, 2-3: 39".
-std::string told(const std::vector<RowClass>& classes) {
+std::string rows_text(const std::vector<RowClass>& classes) {
   std::string line;
   for (const RowClass& rows : classes)
     if (rows.experts > 0) line += fmt::format("{}{}: {}", line.empty() ? "" : ", ", label_of(rows), rows.experts);
@@ -207,7 +207,7 @@ ReportSection routing_section(const ReportInput& input) {
                               std::to_string(f.max_rows), fmt::format("{:.2f}", f.max_over_mean),
                               fmt::format("{:.2f}", f.cv), fmt::format("{:.1f}", f.effective_experts),
                               entry.skipped.empty() ? fmt::format("{:.1f} %", 100 * entry.occupancy) : "",
-                              loss_to_balanced(*input.table, entry), told(row_classes(entry.m_sizes))});
+                              loss_to_balanced(*input.table, entry), rows_text(row_classes(entry.m_sizes))});
     if (contains(drawn, entry.m_sizes)) continue;
     drawn.push_back(entry.m_sizes);
     part.figures.push_back(histogram(entry));

@@ -59,7 +59,8 @@ std::vector<std::string> row_of(const EntrantResult& result, const std::vector<M
   return row;
 }
 
-// As whom a result is summed: a cell's winner and its default differ from cell to cell, and one candidate may be both.
+// The names under which a result is summed: "winners" and "default", whose candidates differ from cell to cell, or that
+// of the contender.
 std::vector<std::string> names_in_sums(const Entrant& entrant) {
   return mapped(split(entrant.role, '+'), [&](const std::string& role) -> std::string {
     return role == "winner" ? "winners" : role == "default" ? "default" : entrant.name;

@@ -30,7 +30,7 @@ std::vector<std::string> ranked_rivals(const TunedTable& table) {
   return names;
 }
 
-// Whether the entry's ratio to this rival may be told as a fact.
+// Whether the entry's ratio to this rival is certain enough to claim.
 bool is_sure(const Entry& entry, const Rival* rival) {
   return entry.skipped.empty() && rival && rival->ratio.value > 0 && log_half_width(rival->ratio) <= kUncertainRatio &&
          distrust(entry).empty();
@@ -53,28 +53,28 @@ std::string marks(const Entry& entry) {
                      distrust(entry).empty() ? "" : " (too noisy to trust)");
 }
 
-// Leaves the rows out of the figures, because the tokens tell as much; beside losses also the effective experts,
-// because the CV tells as much.
-std::vector<size_t> told_figures(bool any_loss) {
+// Places of the figures to show: no rows, which follow from the tokens; beside losses no effective experts, which
+// follow from the CV.
+std::vector<size_t> shown_figures(bool any_loss) {
   const std::vector<Column> all = figures_columns();
-  std::vector<size_t> told;
+  std::vector<size_t> shown;
   for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].title != "rows" && !(any_loss && all[i].title == "effective")) told.push_back(i);
-  return told;
+    if (all[i].title != "rows" && !(any_loss && all[i].title == "effective")) shown.push_back(i);
+  return shown;
 }
 
 Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose) {
   const bool any_loss =
       std::ranges::any_of(entries, [&](const Entry* entry) { return !loss_to_balanced(table, *entry).empty(); });
-  const std::vector<size_t> told = told_figures(any_loss && !verbose);
+  const std::vector<size_t> shown = shown_figures(any_loss && !verbose);
   Grid grid = cell_grid({});
-  for (const size_t i : told) grid.columns.push_back(figures_columns()[i]);
+  for (const size_t i : shown) grid.columns.push_back(figures_columns()[i]);
   grid.columns.push_back({"occupancy", true});
   if (any_loss) grid.columns.push_back({"loss", true});
   for (const Entry* entry : entries) {
     std::vector<std::string> row;
     const std::vector<std::string> texts = figures_row(entry->figures, entry->cell.shape.layer.local_experts());
-    for (const size_t i : told) row.push_back(texts[i]);
+    for (const size_t i : shown) row.push_back(texts[i]);
     row.push_back(entry->skipped.empty() ? fmt::format("{:.0f} %", 100 * entry->occupancy) : "");
     if (any_loss) row.push_back(loss_to_balanced(table, *entry));
     add_row(grid, entry->cell, row);
@@ -82,7 +82,7 @@ Grid routing_grid(const Entries& entries, const TunedTable& table, bool verbose)
   return grid;
 }
 
-// `rivals`: whom the winners are compared with.
+// `rivals`: the names of those that the winners are compared with.
 Grid times_grid(const Entries& entries, const std::vector<std::string>& rivals, bool verbose) {
   Grid grid = cell_grid({{"time", true}});
   const std::vector<Metric> metrics =

@@ -64,8 +64,8 @@ std::set<std::string> ids(const JournalHeader& header) {
 void require_that_device(const DeviceInfo& before, const DeviceInfo& now) {
   // Measured figures (memory, peaks) may differ a little from run to run.
   if (same_model(before, now) && before.id == now.id) return;
-  const auto told = [](const DeviceInfo& device) { return fmt::format("{} ({})", model_text(device), device.id); };
-  throw machine_error(fmt::format("the journal is of {}, this is {}", told(before), told(now)),
+  const auto named = [](const DeviceInfo& device) { return fmt::format("{} ({})", model_text(device), device.id); };
+  throw machine_error(fmt::format("the journal is of {}, this is {}", named(before), named(now)),
                       fmt::format("go on with that device (see --device), or {}", kAfresh));
 }
 
@@ -182,9 +182,9 @@ JournalHeader journal_header_from_json(const JsonAt& json) {
   if (json.has("sweep")) header.sweep = list_at(json["sweep"], &JsonAt::string);
   each(json["cells"], [&](const JsonAt& at) {
     header.cells.push_back(cell_from_json(at));
-    const std::string told = at["id"].string(), found = id(header.cells.back());
-    if (told != found)
-      at.fail(fmt::format("the cell is called {}, not {}", found, told),
+    const std::string given = at["id"].string(), found = id(header.cells.back());
+    if (given != found)
+      at.fail(fmt::format("the cell is called {}, not {}", found, given),
               "another version wrote this journal: start afresh without --resume");
   });
   return header;

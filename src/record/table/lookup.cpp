@@ -80,7 +80,7 @@ Answer no_answer(const TunedTable& table, const Cell& cell) {
   return answer;
 }
 
-std::string tokens_told(const Cell& cell, const Entry& entry) {
+std::string tokens_text(const Cell& cell, const Entry& entry) {
   const int64_t asked = cell.tokens, found = entry.cell.tokens;
   if (asked == found) return fmt::format("for {} tokens as asked", found);
   const double factor = std::exp2(log_distance(asked, found));
@@ -93,24 +93,24 @@ std::string tokens_told(const Cell& cell, const Entry& entry) {
 
 std::string explain(const Answer& answer, const TunedTable& table, const Cell& cell, const DeviceInfo* device) {
   const Cell& found = answer.entry->cell;
-  std::string told;
+  std::string words;
   if (answer.match == Match::exact) {
-    told = fmt::format("tuned for this very cell on {}", table.device.name);
-    if (found.seed != cell.seed) told += fmt::format(", with rows drawn from seed {}", found.seed);
+    words = fmt::format("tuned for this very cell on {}", table.device.name);
+    if (found.seed != cell.seed) words += fmt::format(", with rows drawn from seed {}", found.seed);
   } else {
-    told = answer.match == Match::other_device
+    words = answer.match == Match::other_device
                ? fmt::format("tuned on {}, not on {}: take it as a first guess;", table.device.name, device->name)
                : "tuned";
-    told += " " + tokens_told(cell, *answer.entry);
-    told += fmt::format(", with {} routing{}", text(found.routing),
+    words += " " + tokens_text(cell, *answer.entry);
+    words += fmt::format(", with {} routing{}", text(found.routing),
                         found.routing == cell.routing ? "" : fmt::format(", not {}", text(cell.routing)));
-    if (!is_exact(*answer.entry, cell)) told += fmt::format("; distance {}", text(*answer.distance));
+    if (!is_exact(*answer.entry, cell)) words += fmt::format("; distance {}", text(*answer.distance));
   }
   const Layer &a = cell.shape.layer, &b = found.shape.layer;
   if (a.model != b.model || a.projection != b.projection)
-    told += fmt::format("; there the layer of these sizes is called {} {}", b.model, name(b.projection));
-  if (!answer.entry->complete) told += "; its tuning was stopped early";
-  return told;
+    words += fmt::format("; there the layer of these sizes is called {} {}", b.model, name(b.projection));
+  if (!answer.entry->complete) words += "; its tuning was stopped early";
+  return words;
 }
 
 }  // namespace

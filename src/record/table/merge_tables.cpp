@@ -123,9 +123,9 @@ std::string model_text(const DeviceInfo& device) {
 
 std::vector<ValueDifference> identity_differences(const Json& first, const Json& second) {
   const auto identity = [](const Json& environment) {
-    const Json told = environment.is_object() ? environment.value("identity", Json()) : Json();
-    if (told.is_object()) return told;
-    return told.is_null() ? Json::object() : Json{{"identity", told}};
+    const Json value = environment.is_object() ? environment.value("identity", Json()) : Json();
+    if (value.is_object()) return value;
+    return value.is_null() ? Json::object() : Json{{"identity", value}};
   };
   return value_differences(identity(first), identity(second));
 }

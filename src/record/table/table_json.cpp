@@ -35,8 +35,8 @@ Json count(double value) {
 
 Measurement as_read(Measurement measurement) {
   const auto time = [](double seconds) { return as_written(seconds * 1e6) * 1e-6; };
-  const Estimate& told = measurement.time;
-  measurement.time = {time(told.value), time(told.low), time(told.high), told.samples};
+  const auto [value, low, high, samples] = measurement.time;
+  measurement.time = {time(value), time(low), time(high), samples};
   measurement.waited = std::round(1000 * measurement.waited) / 1000;
   return measurement;
 }
