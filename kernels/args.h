@@ -66,7 +66,8 @@ struct Args {
   long long m = 0;                    // rows of each expert's result, where k is ragged
   // Scales of fp8 operands, and the distances between them in floats: from a row of X in memory to the next, from an
   // expert to the next, from 128 rows of W (from one, where scales are of rows) to the next, and along k from 128
-  // columns to the next. A distance of 0 repeats a scale.
+  // columns to the next. A distance of 0 repeats a scale. Scales of groups along k have elements of y, and distances
+  // from one row and from one group to the next.
   const float* x_scales = nullptr;
   const float* w_scales = nullptr;
   long long x_scale_row = 0, x_scale_step = 0;
@@ -82,6 +83,7 @@ struct Args {
   // of a row's sums with its row of X, [rows, n / block_n, gate_parts()].
   void* x_again = nullptr;
   float* parts = nullptr;
+  const void* w_zeros = nullptr;  // zero points of W, beside scales of groups along k
 };
 
 // Rows of W and columns along k that one scale of a block covers; of X it covers one row.

@@ -159,4 +159,22 @@ struct RowScalesOfW {
   }
 };
 
+// A scale for each `columns` columns of a row of W, of element `Scale`; with zero points, of which two rows share a byte.
+template <int columns, class Scale, bool zero_points>
+struct GroupScalesOfW {
+  static __forceinline__ float of(const Args& args, long long row, long long column) {
+    const long long expert = row / args.n;
+    return to_float(static_cast<const Scale*>(static_cast<const void*>(
+        args.w_scales))[expert * args.w_scale_expert + (row - expert * args.n) * args.w_scale_row +
+                        column / columns * args.w_scale_step]);
+  }
+  // A nibble, like the elements that it is subtracted from.
+  static __forceinline__ float zero(const Args& args, long long row, long long column) {
+    if constexpr (!zero_points) return 0;
+    const long long expert = row / args.n, in_expert = row - expert * args.n;
+    const long long even = expert * args.w_scale_expert + in_expert / 2 * 2 * args.w_scale_row;
+    return element_at(static_cast<const nibbles*>(args.w_zeros), even + column / columns * 2 + in_expert % 2);
+  }
+};
+
 }  // namespace moetune

@@ -57,7 +57,8 @@ struct SimtExpert {
   template <class Type>
   __forceinline__ float element(const void* matrix, long long row, long long column, long long columns) const {
     const auto* elements = static_cast<const typename Type::Memory*>(matrix);
-    return to_float(elements[row * columns + column]) * Type::Scales::of(args, row, column);
+    return Type::Transform::template value<typename Type::Scales>(args, element_at(elements, row * columns + column),
+                                                                   row, column);
   }
 };
 

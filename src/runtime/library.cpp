@@ -53,8 +53,15 @@ int64_t held_blocks(CUfunction function, const JsonAt& launch, int processors) {
   return int64_t{blocks} * processors;
 }
 
-int64_t element_bytes(std::string_view dtype) {
-  return dtype == "fp8" ? 1 : dtype == "fp32" || dtype == "int32" ? 4 : 2;
+// Names of elements as manifests have them.
+int64_t element_bits(std::string_view dtype) {
+  constexpr std::pair<std::string_view, int64_t> kBits[] = {{"bf16", 16}, {"fp16", 16}, {"fp32", 32},
+                                                            {"int32", 32}, {"fp8", 8},   {"int8", 8},
+                                                            {"uint8", 8},  {"int4", 4},  {"uint4", 4}};
+  for (const auto& [name, bits] : kBits)
+    if (name == dtype) return bits;
+  throw request_error("the manifest has an operand of " + std::string(dtype) + ", which this library does not know",
+                      "use the library that was exported with it");
 }
 
 bool is_asked(const moetune_request& asked, const moetune_request& request) {
@@ -115,10 +122,10 @@ int64_t LoadedKernel::scale_bytes(const JsonAt& operand, const std::vector<int64
     const int64_t stride = place->second, steps = std::max<int64_t>(shape[i] - 1, 0);
     if (stride < 0 || (stride > 0 && steps > kMost / stride) || (last += steps * stride) >= kMost)
       throw request_error(name_ + ": '" + operand["name"].string() +
-                          "' needs strides of 0 or more, and its last scale within 2^32 floats of its first");
+                          "' needs strides of 0 or more, and its last scale within 2^32 scales of its first");
     if (absent) without_gaps *= steps + 1;
   }
-  return !contains(shape, 0) ? 4 * (last + 1) : 0;
+  return !contains(shape, 0) ? last + 1 : 0;
 }
 
 // Matrices of experts lie one behind another: their rows are "experts * n".
@@ -129,13 +136,15 @@ std::vector<OperandNeed> LoadedKernel::operands_of(Sizes& sizes) const {
     OperandNeed need{.name = text_of(operand["name"]), .dtype = text_of(operand["dtype"])};
     each(operand["shape"], [&](const JsonAt& side) { need.shape.push_back(evaluate(side, sizes)); });
     const std::string rows = operand["shape"][size_t{0}].string();
-    int64_t row_bytes = element_bytes(need.dtype);
+    const int64_t bits = element_bits(need.dtype);
+    int64_t row_bytes = 1;
     for (size_t i = 1; i < need.shape.size(); ++i) row_bytes *= need.shape[i];
+    row_bytes = row_bytes * bits / 8;
     need.bytes = need.shape.front() * row_bytes;
     // Kernels read and write at most 16 bytes at a time, and no more than what divides a row's bytes.
     need.alignment = std::gcd(int64_t{16}, row_bytes);
     need.exact = rows.starts_with("experts") || rows == "1";
-    if (operand.has("strides")) need.bytes = scale_bytes(operand, need.shape, sizes), need.alignment = 4;
+    if (operand.has("strides")) need.bytes = scale_bytes(operand, need.shape, sizes) * bits / 8, need.alignment = bits / 8;
     if (rows.starts_with(kByExpert) && need.shape.size() < std::size(moetune_need{}.shape)) {
       need.shape.front() = Formula::evaluate(std::string_view(rows).substr(kByExpert.size()), sizes);
       need.shape.insert(need.shape.begin(), sizes.at("experts"));

@@ -32,11 +32,17 @@ std::string in_lines(const std::string& initialiser, size_t width, std::string_v
 
 // An operand's type as kernels/operand_type.cuh has it. A new policy gets its name here.
 std::string operand_type(const OperandType& type, char which) {
-  if (type.stage != type.dtype)
-    throw Error(Exit::bug, fmt::format("kernels have no policy for this operand of {}", name(type.dtype)));
   const std::string_view kind = type.scales.kind == ScaleKind::block ? "Block" : "Row";  // a tensor's repeat
-  return fmt::format("moetune::OperandType<moetune::{}, moetune::{}, moetune::SameElement>", name(type.dtype),
-                     has_scales(type) ? fmt::format("{}ScalesOf{}", kind, which) : "NoScales");
+  const bool groups = scales_stage(type), widens = type.stage != type.dtype;
+  const std::string scales =
+      groups ? fmt::format("GroupScalesOf{}<{}, moetune::{}, {}>", which, type.scales.columns, name(type.scales.dtype),
+                           type.zero_points)
+      : has_scales(type) ? fmt::format("{}ScalesOf{}", kind, which)
+                         : "NoScales";
+  return fmt::format("moetune::OperandType<moetune::{}, moetune::{}, moetune::{}>",
+                     bits(type.dtype) == 4 ? "nibbles" : name(type.dtype), scales,
+                     widens ? fmt::format("Widen{}<moetune::{}>", groups ? "Scaled" : "", name(type.stage))
+                            : "SameElement");
 }
 
 // The hook between stages (kernels/config.cuh); empty where sums stay in the multiplier.

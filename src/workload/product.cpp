@@ -352,13 +352,17 @@ int64_t zero_index(const Product& product, const Operand& operand, int64_t exper
   return even + column / operand.type.scales.columns * 2 + row % 2;
 }
 
+float zero_value(const Product& product, const Operand& operand, Values values, int64_t index) {
+  return stored_with(scale_seed(product.seed, operand), operand, values, index);
+}
+
 double entering_value(const Product& product, const Operand& operand, Values values, int64_t expert, int64_t row,
                       int64_t column) {
   const int64_t at = memory_row(product, operand, expert, row) * operand.columns + column;
   double value = static_cast<double>(stored_value(product, operand, values, at));
   if (operand.type.zero_points)
-    value -= static_cast<double>(stored_with(scale_seed(product.seed, operand), operand, values,
-                                             zero_index(product, operand, expert, row, column)));
+    value -= static_cast<double>(
+        zero_value(product, operand, values, zero_index(product, operand, expert, row, column)));
   if (!has_scales(operand.type)) return value;
   value *=
       static_cast<double>(scale_value(product, operand, values, scale_index(product, operand, expert, row, column)));

@@ -223,6 +223,8 @@ int64_t zero_index(const Product& product, const Operand& operand, int64_t exper
 inline bool scales_stage(const OperandType& type) {
   return type.stage != type.dtype && type.scales.kind == ScaleKind::block;
 }
+/// Zero point `index` of W, in nibbles as they lie in memory; see zero_index.
+float zero_value(const Product& product, const Operand& operand, Values values, int64_t index);
 /// An element of an input as it enters the product, but for top-k weights.
 double entering_value(const Product& product, const Operand& operand, Values values, int64_t expert, int64_t row,
                       int64_t column);

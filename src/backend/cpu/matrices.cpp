@@ -43,6 +43,8 @@ void to_floats(Dtype dtype, const void* elements, int64_t count, float* target) 
     }();
     for (int64_t i = 0; i < count; ++i) target[i] = values[static_cast<const uint8_t*>(elements)[i]];
   }
+  if (dtype == Dtype::int8)
+    for (int64_t i = 0; i < count; ++i) target[i] = static_cast<const int8_t*>(elements)[i];
 }
 
 void from_floats(Dtype dtype, const float* values, int64_t count, void* target) {
@@ -52,14 +54,29 @@ void from_floats(Dtype dtype, const float* values, int64_t count, void* target) 
     for (int64_t i = 0; i < count; ++i) halves[i] = narrow_bf16(values[i]);
   if (dtype == Dtype::fp16)
     for (int64_t i = 0; i < count; ++i) halves[i] = to_fp16(values[i]);
+  auto* octets = static_cast<uint8_t*>(target);
   if (dtype == Dtype::fp8)
-    for (int64_t i = 0; i < count; ++i) static_cast<uint8_t*>(target)[i] = to_fp8(values[i]);
+    for (int64_t i = 0; i < count; ++i) octets[i] = to_fp8(values[i]);
+  if (dtype == Dtype::int8)
+    for (int64_t i = 0; i < count; ++i) octets[i] = static_cast<uint8_t>(static_cast<int8_t>(values[i]));
+  if (bits(dtype) == 4)
+    for (int64_t i = 0; i < count; ++i)
+      octets[i / 2] = static_cast<uint8_t>((octets[i / 2] & (i % 2 ? 15 : 240)) |
+                                           static_cast<int>(values[i] + 8) << (i % 2 * 4));
+}
+
+// Element `index` of nibbles, each 8 more than its value.
+float nibble_at(const void* elements, int64_t index) {
+  return static_cast<float>(static_cast<const uint8_t*>(elements)[index / 2] >> (index % 2 * 4) & 15) - 8;
 }
 
 void Input::unpack(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const {
   const int64_t index = memory_row(product, operand, expert, row) * operand.columns + column;
-  to_floats(operand.type.dtype, static_cast<const std::byte*>(data) + index * size_bytes(operand.type.dtype), count,
-            target);
+  if (bits(operand.type.dtype) == 4)
+    for (int64_t i = 0; i < count; ++i) target[i] = nibble_at(data, index + i);
+  else
+    to_floats(operand.type.dtype, static_cast<const std::byte*>(data) + index * size_bytes(operand.type.dtype), count,
+              target);
   if (!weights) return;
   const float weight = weight_of_row(product, weights, expert, row);
   for (int64_t i = 0; i < count; ++i) target[i] = round_to(operand.type.dtype, target[i] * weight);
@@ -73,8 +90,11 @@ void Input::unpack_scaled(int64_t expert, int64_t row, int64_t column, int64_t c
   for (int64_t first = 0, end = 0; first < count; first = end) {
     end = std::min(count, ((column + first) / step + 1) * step - column);
     const float factor = scale(expert, row, column + first);
-    for (int64_t i = first; i < end; ++i) target[i] *= factor;
+    const float zero = zeros ? nibble_at(zeros, zero_index(product, operand, expert, row, column + first)) : 0;
+    for (int64_t i = first; i < end; ++i) target[i] = (target[i] - zero) * factor;
   }
+  if (!scales_stage(operand.type)) return;
+  for (int64_t i = 0; i < count; ++i) target[i] = round_to(operand.type.stage, target[i]);
 }
 
 Input input_a(const Product& product, const Matrices& matrices) {
@@ -89,7 +109,8 @@ Input input_b(const Product& product, const Matrices& matrices) {
   return {.product = product,
           .operand = product.b,
           .data = matrices.b,
-          .scales = has_scales(product.b.type) ? matrices.b_scales : nullptr};
+          .scales = has_scales(product.b.type) ? matrices.b_scales : nullptr,
+          .zeros = product.b.type.zero_points ? matrices.b_zeros : nullptr};
 }
 
 std::vector<float> bias_of(const Product& product, const Matrices& matrices, int64_t expert) {

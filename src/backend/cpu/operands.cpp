@@ -44,10 +44,13 @@ void for_pieces(ThreadPool& pool, int64_t begin, int64_t count, F&& f) {
 void fill(const Product& product, const Operand& operand, Values values, int64_t first, int64_t count,
           std::byte* target) {
   std::vector<float> floats(static_cast<size_t>(count));
+  const bool is_integer = bits(operand.type.dtype) < 16 && operand.type.dtype != Dtype::fp8;  // of its own spread
   for (int64_t i = 0; i < count; ++i)
-    floats[static_cast<size_t>(i)] = operand_value(values, product.seed, stream_of(operand.matrix),
-                                                   static_cast<uint64_t>(first + i), most_integer(product, operand));
-  from_floats(operand.type.dtype, floats.data(), count, target + first * size_bytes(operand.type.dtype));
+    floats[static_cast<size_t>(i)] =
+        is_integer ? stored_value(product, operand, values, first + i)
+                   : operand_value(values, product.seed, stream_of(operand.matrix), static_cast<uint64_t>(first + i),
+                                   most_integer(product, operand));
+  from_floats(operand.type.dtype, floats.data(), count, target + first * bits(operand.type.dtype) / 8);
 }
 
 /// Copied from `source`, where there is one.
@@ -55,9 +58,9 @@ Buffer make_input(const Product& product, const Operand& operand, Values values,
                   ThreadPool& pool) {
   Buffer input(operand.rows * row_bytes(operand));
   const auto make = [&](int64_t first, int64_t count) {
-    const int64_t size = size_bytes(operand.type.dtype), at = first * size;
+    const int64_t each = bits(operand.type.dtype), at = first * each / 8;
     if (source)
-      std::memcpy(input.data() + at, source->data() + at, static_cast<size_t>(count * size));
+      std::memcpy(input.data() + at, source->data() + at, static_cast<size_t>(count * each / 8));
     else
       fill(product, operand, values, first, count, input.data());
   };
@@ -71,6 +74,15 @@ Buffer make_scales(const Product& product, const Operand& operand, Values values
   Buffer scales(count * static_cast<int64_t>(sizeof(float)));
   for (int64_t i = 0; i < count; ++i) scales.as<float>()[i] = scale_value(product, operand, values, i);
   return scales;
+}
+
+Buffer make_zeros(const Product& product, const Operand& operand, Values values) {
+  if (!operand.type.zero_points) return {};
+  std::vector<float> zeros(static_cast<size_t>(scale_count(product, operand)));
+  for (size_t i = 0; i < zeros.size(); ++i) zeros[i] = zero_value(product, operand, values, static_cast<int64_t>(i));
+  Buffer packed(std::ssize(zeros) / 2);
+  from_floats(operand.type.dtype, zeros.data(), std::ssize(zeros), packed.data());
+  return packed;
 }
 
 /// Bytes of an input that have pages behind them.
@@ -100,7 +112,8 @@ OperandSet make_set(const Product& product, Values values, ThreadPool& pool, con
                  .b = input(product.b, &OperandSet::b),
                  .values = values,
                  .a_scales = make_scales(product, product.a, values),
-                 .b_scales = make_scales(product, product.b, values)};
+                 .b_scales = make_scales(product, product.b, values),
+                 .b_zeros = make_zeros(product, product.b, values)};
   if (product.bias) set.bias = input(*product.bias, &OperandSet::bias);
   if (product.gate_gradient)
     set.h = input(product.gate_gradient->h, &OperandSet::h);
@@ -168,6 +181,7 @@ Matrices matrices_of(const OperandSet& set, const std::vector<float>& topk_weigh
           .topk_weights = topk_weights.data(),
           .a_scales = set.a_scales.as<float>(),
           .b_scales = set.b_scales.as<float>(),
+          .b_zeros = set.b_zeros.data(),
           .x = set.x.data(),
           .h = set.h.data(),
           .second = set.second.data(),

@@ -23,6 +23,7 @@ struct Matrices {
   const float* topk_weights = nullptr;  // [slots], where the product is weighted
   const float* a_scales = nullptr;      // [scale_count], where the operand has scales
   const float* b_scales = nullptr;
+  const void* b_zeros = nullptr;  // nibbles by zero_index, where B has zero points
   const void* x = nullptr;     // with the weights' gradient, without that of gates
   const void* h = nullptr;     // with the gradient of gates
   void* second = nullptr;      // second_result, if there is one
@@ -42,10 +43,12 @@ struct Input {
   const void* data;
   const float* scales = nullptr;   // null without
   const float* weights = nullptr;  // null where this operand is not weighted
+  const void* zeros = nullptr;     // null without zero points
 
   /// Elements [column, column + count) of a row, weighted but not scaled.
   void unpack(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const;
-  /// The same times their scales, rounded to fp32.
+  /// As they enter the product: less their zero points, times their scales, rounded to fp32 or, where scales make the
+  /// elements of the stage, to its dtype.
   void unpack_scaled(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const;
   /// The scale of an element; 1 without scales.
   float scale(int64_t expert, int64_t row, int64_t column) const {
@@ -69,6 +72,7 @@ struct OperandSet {
   Values values = Values::random;
   Buffer a_scales;  // without scales: empty
   Buffer b_scales;
+  Buffer b_zeros = {};   // without zero points: empty
   Buffer x = {};         // without the weights' gradient, or with that of gates: empty
   Buffer h = {};         // without the gradient of gates: empty
   Output second = {};    // without a second_result: empty

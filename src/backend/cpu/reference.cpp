@@ -23,11 +23,15 @@ void to_doubles(const Input& input, const Part& part, int64_t pitch, int64_t ste
   const int64_t first_row = k_major ? part.first : part.from, column = k_major ? part.from : part.first;
   std::vector<float> line(static_cast<size_t>(length));
   for (int64_t i = 0; i < lines; ++i) {
-    input.unpack(part.expert, first_row + i, column, length, line.data());
+    const bool scaled = scales_stage(input.operand.type);  // rounded, so that nothing is left to multiply
+    if (scaled)
+      input.unpack_scaled(part.expert, first_row + i, column, length, line.data());
+    else
+      input.unpack(part.expert, first_row + i, column, length, line.data());
     for (int64_t j = 0; j < length; ++j)
       target[k_major ? i * pitch + j * step : j * pitch + i * step] =
           static_cast<double>(line[static_cast<size_t>(j)]) *
-          static_cast<double>(input.scale(part.expert, first_row + i, column + j));
+          (scaled ? 1.0 : static_cast<double>(input.scale(part.expert, first_row + i, column + j)));
   }
 }
 

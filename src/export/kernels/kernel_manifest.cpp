@@ -68,9 +68,12 @@ Json operands_of(const Product& p) {
   if (p.h) list.push_back(operand(p, *p.h, "write"));
   if (p.bias) list.push_back(operand("bias", name(p.bias->type.dtype), {"experts", "n"}, "read"));
   for (const ScalesRule& rule : scales_of(p)) {
-    list.push_back({{"name", rule.name}, {"dtype", "fp32"}, {"shape", texts(rule.shape)}, {"access", "read"}});
+    list.push_back({{"name", rule.name}, {"dtype", rule.dtype}, {"shape", texts(rule.shape)}, {"access", "read"}});
     if (!rule.strides.empty()) list.back()["strides"] = rule.strides;
   }
+  if (p.b.type.zero_points)
+    list.push_back(operand("w_zeros", "uint8", {"experts", "n / 2", ceil_div("k", p.b.type.scales.columns).text()},
+                           "read"));
   return list;
 }
 
@@ -95,6 +98,7 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
   if (field == "gather_indices") return reads_gather_indices(p) ? "gather_indices" : "";
   if (field == "topk_weights") return p.weighting != Weighting::none ? "topk_weights" : "";
   if (field == "bias") return p.bias ? "bias" : "";
+  if (field == "w_zeros") return p.b.type.zero_points ? "w_zeros" : "";
   if (field == "h") return p.h || (p.gate_gradient && !leaves_sums) ? "h" : "";
   if (field == "x_again") return p.gate_gradient && !leaves_sums ? "x" : "";
   if (field.starts_with("y_scale"))

@@ -20,7 +20,9 @@ int strength(char operation) { return operation == 0 ? 3 : operation == '+' || o
 Expression letter(Axis axis) { return axis == Axis::m ? "m" : axis == Axis::n ? "n" : "k"; }
 
 Expression stride_of(const Product& product, const Operand& operand) {
-  return columns_expression(product, operand) * size_bytes(operand.type.dtype);
+  const Expression columns = columns_expression(product, operand);
+  const int64_t bits_each = bits(operand.type.dtype);
+  return bits_each % 8 == 0 ? columns * (bits_each / 8) : columns / Expression(8 / bits_each);
 }
 
 MapRule map_of(const Product& product, std::string field, std::string pointer, const Operand& operand, int box_rows) {
@@ -216,7 +218,8 @@ const std::vector<ArgsField>& args_fields() {
                                                 {"y_scale_step", offsetof(Args, y_scale_step), Kind::int64},
                                                 {"h", offsetof(Args, h)},
                                                 {"x_again", offsetof(Args, x_again)},
-                                                {"parts", offsetof(Args, parts)}};
+                                                {"parts", offsetof(Args, parts)},
+                                                {"w_zeros", offsetof(Args, w_zeros)}};
   return fields;
 }
 
@@ -258,7 +261,7 @@ ScalesRule scales_rule(const Product& product, const Operand& operand) {
   const Scales& scales = operand.type.scales;
   const bool of_x = is_ragged(product, operand);
   const std::string prefix = of_x ? "x_" : "w_";
-  ScalesRule rule{.name = prefix + "scales"};
+  ScalesRule rule{.name = prefix + "scales", .dtype = name(scales.dtype)};
   const auto add = [&](const Expression& side, std::string_view stride) {
     rule.shape.push_back(side), rule.strides.push_back(fmt::format("{}scale_{}", prefix, stride));
   };

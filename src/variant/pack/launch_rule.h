@@ -101,6 +101,7 @@ Expression columns_expression(const Product& product, const Operand& operand);
 /// along each side, which are fields of Args. One scale of all X has no distance.
 struct ScalesRule {
   std::string name;
+  std::string_view dtype;
   std::vector<Expression> shape = {};
   std::vector<std::string> strides = {};
 };

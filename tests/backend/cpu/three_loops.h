@@ -246,14 +246,14 @@ class Loops {
   }
 
   Wanted empty(int64_t rows, int64_t columns) const {
-    const Dtype usual = fusion_.fp32_dw ? Dtype::fp32 : p_.shape.layer.format.y.dtype;
+    const Dtype usual = fusion_.fp32_dw ? Dtype::fp32 : p_.shape.layer.format.x.dtype;
     Wanted wanted{columns, extras_.result_dtype.value_or(usual), {}};
     wanted.elements.resize(static_cast<size_t>(rows * columns));
     return wanted;
   }
 
   float value(int stream, int64_t index) const {
-    const Dtype dtype = p_.shape.layer.format.y.dtype;
+    const Dtype dtype = p_.shape.layer.format.x.dtype;
     const int most = dtype == Dtype::fp8 && extras_.result_dtype != Dtype::fp16 ? 16 : 4;
     return round_to(dtype, operand_value(values_, p_.seed, stream, static_cast<uint64_t>(index), most));
   }
@@ -271,7 +271,7 @@ class Loops {
     const int64_t row = fusion_.permute_y ? r.slot / slots : r.place;
     float one = value(kStreamDy, row * n + column);
     if (p_.shape.op == Op::dw && fusion_.topk_weights)  // quarters keep sums of whole numbers exact
-      one = round_to(p_.shape.layer.format.y.dtype, one * (values_ == Values::integer ? std::ceil(topk(r) * 4) / 4 : topk(r)));
+      one = round_to(p_.shape.layer.format.x.dtype, one * (values_ == Values::integer ? std::ceil(topk(r) * 4) / 4 : topk(r)));
     return one * scale(true, row, column, n);
   }
   double w(int64_t expert, int64_t row, int64_t column) const {
