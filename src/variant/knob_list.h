@@ -117,7 +117,7 @@ struct Rules {
   std::string (*unit)(const Values&, const Shape&) = nullptr;
   std::function<Values(const Problem&, const DeviceInfo&)> fallback;
   std::function<double(const Values&, const Problem&, const DeviceInfo&)> seconds = nullptr;
-  Values (*stand_in)(const Values&, const Problem&) = nullptr;
+  Values (*canonical)(const Values&, const Problem&) = nullptr;
 };
 
 /// Where no expert has two tiles along m, all walks through its tiles are the same: these values with the plain one.
@@ -144,9 +144,9 @@ Variant make_variant(const KnobList<Values>& list, std::string summary, const Ru
     return list.numbers(rules.fallback(problem, device));
   };
   if (rules.seconds != nullptr) variant.seconds = of_values(rules.seconds);
-  if (rules.stand_in != nullptr)
-    variant.stand_in = [&list, rules](const Candidate& c, const Problem& problem) {
-      return Candidate{.variant = c.variant, .values = list.numbers(rules.stand_in(list.values(c), problem))};
+  if (rules.canonical != nullptr)
+    variant.canonical = [&list, rules](const Candidate& c, const Problem& problem) {
+      return Candidate{.variant = c.variant, .values = list.numbers(rules.canonical(list.values(c), problem))};
     };
   if (rules.unit != nullptr) variant.plan = of_values(rules.plan), variant.unit = of_values(rules.unit);
   return variant;

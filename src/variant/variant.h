@@ -69,7 +69,7 @@ struct Variant : std::enable_shared_from_this<Variant> {
   std::function<double(const Candidate&, const Problem&, const DeviceInfo&)> seconds = nullptr;
   /// The one that stands for all candidates that do the same work in the same order on this problem, such as those of
   /// other walks where no expert has two tiles along m. Null where no two do.
-  std::function<Candidate(const Candidate&, const Problem&)> stand_in = nullptr;
+  std::function<Candidate(const Candidate&, const Problem&)> canonical = nullptr;
   /// Of kernels made elsewhere (pack.h); null for variants that are built in.
   std::shared_ptr<const Pack> pack = nullptr;
 

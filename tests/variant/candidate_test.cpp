@@ -230,23 +230,23 @@ TEST(KnobList, ConvertsCandidatesToAStructAndBack) {
 }
 
 TEST(StandIn, WalksAreTheSameWhereNoExpertHasTwoTilesAlongM) {
-  const auto stand_in = [](const std::string& words, int64_t tokens, Op op = Op::fwd) {
+  const auto canonical = [](const std::string& words, int64_t tokens, Op op = Op::fwd) {
     Cell cell;
     cell.shape = {.layer = {.model = "custom", .experts = 4, .top_k = 1, .n = 512, .k = 256}, .op = op, .fusion = {}};
     cell.tokens = tokens;
     cell.routing = parse_routing("balanced");
     const Problem problem = make_problem(cell);
     const Candidate candidate = complete(parse_partial_candidate(words), problem, device_of_arch("sm_90a"));
-    return text(candidate.variant->stand_in(candidate, problem));
+    return text(candidate.variant->canonical(candidate, problem));
   };
   for (const std::string variant : {"wgmma", "mma"}) {
     const std::string other = variant + " block_m=64 raster=m group=4",
                       plain = variant + " block_m=64 raster=n group=1";
-    EXPECT_EQ(stand_in(other, 256), stand_in(plain, 256)) << variant;              // 64 rows each
-    EXPECT_NE(stand_in(other, 260), stand_in(plain, 260)) << variant;              // 65
-    EXPECT_NE(stand_in(other, 4, Op::dw), stand_in(plain, 4, Op::dw)) << variant;  // whose tiles are of n and k
+    EXPECT_EQ(canonical(other, 256), canonical(plain, 256)) << variant;              // 64 rows each
+    EXPECT_NE(canonical(other, 260), canonical(plain, 260)) << variant;              // 65
+    EXPECT_NE(canonical(other, 4, Op::dw), canonical(plain, 4, Op::dw)) << variant;  // whose tiles are of n and k
   }
-  EXPECT_NE(stand_in("wgmma block_m=64 cluster=m raster=m", 256), stand_in("wgmma block_m=64 cluster=m raster=n", 256));
+  EXPECT_NE(canonical("wgmma block_m=64 cluster=m raster=m", 256), canonical("wgmma block_m=64 cluster=m raster=n", 256));
 }
 
 }  // namespace

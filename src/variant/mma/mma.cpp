@@ -195,7 +195,7 @@ Variant mma_variant(const Constants& constants) {
        .unit = unit,
        .fallback = std::bind_front(fallback, cost),
        .seconds = std::bind_front(seconds, cost),
-       .stand_in = [](const Knobs& c, const Problem& problem) { return with_plain_walk(c, problem); }});
+       .canonical = [](const Knobs& c, const Problem& problem) { return with_plain_walk(c, problem); }});
 }
 
 }  // namespace moetune

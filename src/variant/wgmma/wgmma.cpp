@@ -87,7 +87,7 @@ std::string unit(const Knobs& c, const Shape& shape) {
 }
 
 // Clusters along m are pairs of tiles, which a walk may choose.
-Knobs stand_in(const Knobs& c, const Problem& problem) {
+Knobs canonical(const Knobs& c, const Problem& problem) {
   return c.cluster == Cluster::m ? c : with_plain_walk(c, problem);
 }
 
@@ -102,7 +102,7 @@ Variant wgmma_variant(const Constants& constants) {
                            .unit = unit,
                            .fallback = std::bind_front(wgmma_default, cost),
                            .seconds = std::bind_front(wgmma_seconds, cost),
-                           .stand_in = stand_in});
+                           .canonical = canonical});
   variant.retired = {{"l2_promotion", "128"}};
   return variant;
 }
