@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
+#include <queue>
 
 #include "base/random.h"
 
@@ -25,13 +27,39 @@ double quantile_of_sorted(std::span<const double> values, double q) {
   return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
-// The sum of absolute deviations from the median.
-double deviations(std::span<const double> samples) {
-  const double middle = median(samples);
-  double sum = 0;
-  for (const double sample : samples) sum += std::abs(sample - middle);
-  return sum;
-}
+struct Spread {
+  double median = 0, deviations = 0;  // the sum of absolute deviations from the median
+};
+
+// The spread of samples that come one by one: two heaps meet at the median.
+class RunningMedian {
+ public:
+  Spread add(double sample) {
+    const bool is_low = low_.empty() || sample <= low_.top();
+    is_low ? push(low_, low_sum_, sample) : push(high_, high_sum_, sample);
+    if (low_.size() > high_.size() + 1) push(high_, high_sum_, pop(low_, low_sum_));
+    if (low_.size() < high_.size()) push(low_, low_sum_, pop(high_, high_sum_));
+    const double middle = low_.size() > high_.size() ? low_.top() : (low_.top() + high_.top()) / 2;
+    const double more = static_cast<double>(low_.size()) - static_cast<double>(high_.size());
+    return {middle, high_sum_ - low_sum_ + middle * more};
+  }
+
+ private:
+  template <typename Heap>
+  static void push(Heap& heap, double& sum, double sample) {
+    heap.push(sample), sum += sample;
+  }
+  template <typename Heap>
+  static double pop(Heap& heap, double& sum) {
+    const double sample = heap.top();
+    heap.pop(), sum -= sample;
+    return sample;
+  }
+
+  std::priority_queue<double> low_;
+  std::priority_queue<double, std::vector<double>, std::greater<>> high_;
+  double low_sum_ = 0, high_sum_ = 0;
+};
 
 }  // namespace
 
@@ -107,12 +135,22 @@ double noise_of(std::span<const double> series, double least) {
 std::vector<size_t> change_points(std::span<const double> series, double noise) {
   constexpr size_t kFewest = 3;  // samples of a level
   constexpr double kSure = 5;
+  constexpr double kRounding = 1e-12;  // of running sums, as a part of all deviations
+  if (series.size() < 2 * kFewest) return {};
+  std::vector<Spread> before, after;  // of the first i + 1 samples; of the samples from the end back
+  RunningMedian forwards, backwards;
+  for (size_t i = 0; i < series.size(); ++i) {
+    before.push_back(forwards.add(series[i] - series[0]));  // small sums round little
+    after.push_back(backwards.add(series[series.size() - 1 - i] - series[0]));
+  }
+  const double rounding = kRounding * before.back().deviations;
   double least = std::numeric_limits<double>::infinity(), step = 0;
   size_t split = 0;
   for (size_t left = kFewest; left + kFewest <= series.size(); ++left) {
-    const std::span<const double> before = series.first(left), after = series.subspan(left);
-    const double rest = deviations(before) + deviations(after), its_step = std::abs(median(before) - median(after));
-    if (rest < least || (rest == least && its_step > step)) least = rest, step = its_step, split = left;
+    const Spread &one = before[left - 1], &other = after[series.size() - left - 1];
+    const double rest = one.deviations + other.deviations, its_step = std::abs(one.median - other.median);
+    if (rest < least - rounding || (rest <= least + rounding && its_step > step))
+      least = rest, step = its_step, split = left;
   }
   const auto left = static_cast<double>(split), right = static_cast<double>(series.size()) - left;
   if (split == 0 || step * std::sqrt(2 / std::numbers::pi * left * right / (left + right)) <= kSure * noise) return {};
