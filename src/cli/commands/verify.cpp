@@ -162,12 +162,8 @@ std::string fault_of(const Verdicts& verdicts) {
                                 : verdicts.fault;
 }
 
-// The command line that repeats a finding: this device, its cell, its candidate.
 std::string again(const EntrantResult& finding, const DeviceOptions& device) {
-  std::vector<std::string> argv = {"moetune", "verify"};
-  std::ranges::move(device_arguments(device), std::back_inserter(argv));
-  std::ranges::move(cell_arguments(finding.cell), std::back_inserter(argv));
-  argv.insert(argv.end(), {"--candidate", text(finding.entrant.contender.candidate)});
+  std::vector<std::string> argv = verify_arguments(finding.cell, finding.entrant.contender.candidate, device);
   if (finding.repetition) argv.insert(argv.end(), {"--repeat-for", kRepeatFor});
   return shell_line(argv);
 }

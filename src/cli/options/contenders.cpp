@@ -101,6 +101,31 @@ void name_entrants(CellWork& work, const SearchSpace& usual, const Problem& prob
         contender.baseline.empty() ? short_text(contender.candidate, &fallback, problem, device) : contender.baseline;
 }
 
+std::vector<std::string> verify_arguments(const Cell& cell, const Candidate& candidate, const DeviceOptions& device) {
+  std::vector<std::string> argv = {"moetune", "verify"};
+  std::ranges::move(device_arguments(device), std::back_inserter(argv));
+  std::ranges::move(cell_arguments(cell), std::back_inserter(argv));
+  argv.insert(argv.end(), {"--candidate", text(candidate)});
+  return argv;
+}
+
+std::string wrong_results_text(const std::vector<VerifiedCandidate>& verified, const DeviceOptions& device,
+                               const Style& style) {
+  const std::optional<WrongResults> wrong = wrong_results(verified);
+  if (!wrong) return "";
+  return paragraph(sentence(*wrong), style) +
+         "Again: " + shell_line(verify_arguments(wrong->first.cell, wrong->first.candidate, device)) + "\n";
+}
+
+std::vector<VerifiedCandidate> verified_candidates(const std::vector<EntrantResult>& results) {
+  std::vector<VerifiedCandidate> verified;
+  for (const EntrantResult& result : results)
+    if (const Contender& contender = result.entrant.contender;
+        contender.baseline.empty() && (result.status == Status::ok || result.status == Status::wrong_result))
+      verified.push_back({result.cell, contender.candidate, result.status == Status::ok ? "" : result.reason});
+  return verified;
+}
+
 std::string reason_of(const EntrantResult& result) {
   return fmt::format("{}, {}: {}: {}", id(result.cell), result.entrant.name, name(result.status), result.reason);
 }

@@ -7,7 +7,10 @@
 
 #include "backend/backend.h"
 #include "cli/options/cells.h"
+#include "cli/options/device_options.h"
+#include "cli/text/output.h"
 #include "record/table/table.h"
+#include "record/wrong_results.h"
 #include "variant/space/space.h"
 
 namespace moetune {
@@ -67,6 +70,16 @@ struct EntrantResult {
 
   void fail(Status fault, const std::string& why) { status = fault, reason = why; }
 };
+
+/// The command line that verifies a candidate in a cell again, on this device.
+std::vector<std::string> verify_arguments(const Cell& cell, const Candidate& candidate, const DeviceOptions& device);
+
+/// For the end of a run: what is wrong with results, and the command that repeats the first. Empty where all are right.
+std::string wrong_results_text(const std::vector<VerifiedCandidate>& verified, const DeviceOptions& device,
+                               const Style& style);
+
+/// The candidates among results that ran.
+std::vector<VerifiedCandidate> verified_candidates(const std::vector<EntrantResult>& results);
 
 /// "CELL, CONTENDER: wrong_result: REASON".
 std::string reason_of(const EntrantResult& result);

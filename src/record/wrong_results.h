@@ -1,0 +1,31 @@
+// Candidates whose results are wrong: how many, what they have in common, and the first of them.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "variant/candidate.h"
+#include "workload/problem.h"
+
+namespace moetune {
+
+/// What a verification found of a candidate in a cell.
+struct VerifiedCandidate {
+  Cell cell;
+  Candidate candidate;
+  std::string fault = {};  // what is wrong with its result; empty where it is right
+};
+
+struct WrongResults {
+  size_t candidates = 0, cells = 0;     // different candidates, and cells with one of them
+  std::vector<std::string> knobs = {};  // "block_m=128": values of all of them that not all right candidates have
+  VerifiedCandidate first = {};
+};
+
+/// Nothing where all are right.
+std::optional<WrongResults> wrong_results(const std::vector<VerifiedCandidate>& verified);
+
+/// "2 candidates with block_m=128 gave wrong results in 1 cell. The first, in CELL: FAULT."
+std::string sentence(const WrongResults& wrong);
+
+}  // namespace moetune
