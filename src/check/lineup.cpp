@@ -1,5 +1,5 @@
 // Chooses who is measured, and runs each contender once.
-#include "check/significance.h"
+#include "check/lineup.h"
 
 #include <fmt/format.h>
 
@@ -17,13 +17,13 @@ void drop(Lineup& lineup, size_t runner) {
 
 // The other program refuses what it does not know: a knob, a variant or a fusion that came later.
 template <typename Call>
-auto asked_of(const CheckRequest& request, Call call) {
+auto asked_of(const Lineup& lineup, Call call) {
   try {
     return call();
   } catch (const Error& error) {
     if (error.exit() != Exit::request) throw;
     throw CandidateFault(Status::illegal,
-                         fmt::format("{} does not support it: {}", request.against->name, error.what()));
+                         fmt::format("{} does not support it: {}", lineup.control().name, error.what()));
   }
 }
 
@@ -42,30 +42,29 @@ std::vector<Candidate> candidates_of(const Lineup& lineup, const Backend* backen
   return candidates;
 }
 
-CellFinding not_judged(const CellFinding& finding, const CheckRequest& request, const std::string& why) {
+CellFinding not_judged(const CellFinding& finding, const Lineup& lineup, const std::string& why) {
   return settled(
       finding, Finding::inconclusive,
-      fmt::format("{} cannot run this winner, so there is nothing to compare with: {}", request.against->name, why));
+      fmt::format("{} cannot run this winner, so there is nothing to compare with: {}", lineup.control().name, why));
 }
 
 // The same winner in the other program: it must run and be right, or its time says nothing.
-std::optional<CellFinding> try_other(const CellFinding& finding, const Problem& problem, const Lineup& lineup,
-                                     const CheckRequest& request) {
+std::optional<CellFinding> try_other(const CellFinding& finding, const Problem& problem, const Lineup& lineup) {
   const Runner& there = lineup.runners.back();
   try {
-    const Verdict verdict = asked_of(request, [&] {
+    const Verdict verdict = asked_of(lineup, [&] {
       there.backend->load(problem);
       require_compiled(*there.backend, problem.shape, {there.contender.candidate});
       return there.backend->verify(there.contender);
     });
     if (verdict.ok) return std::nullopt;
-    return not_judged(finding, request, "its result is wrong: " + verdict.reason);
+    return not_judged(finding, lineup, "its result is wrong: " + verdict.reason);
   } catch (const CandidateFault& fault) {
-    return not_judged(finding, request, fault.what());
+    return not_judged(finding, lineup, fault.what());
   } catch (const OutOfMemory& memory) {
     return settled(finding, Finding::inconclusive,
                    fmt::format("out of memory: {} and this program hold their operands at the same time: {}",
-                               request.against->name, memory.what()));
+                               lineup.control().name, memory.what()));
   }
 }
 
@@ -118,7 +117,7 @@ void load(const Lineup& lineup, const Problem& problem) {
 }
 
 std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem, Lineup& lineup,
-                                   const CheckRequest& request) {
+                                   const SampleRequest& sample) {
   Backend* here = lineup.runners[0].backend;
   try {
     here->load(problem);
@@ -129,13 +128,13 @@ std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem,
     return settled(finding, Finding::failed, fault.what());
   }
   if (lineup.paired)
-    if (auto other = try_other(finding, problem, lineup, request)) return other;
-  SampleRequest one = request.sample;
+    if (auto other = try_other(finding, problem, lineup)) return other;
+  SampleRequest one = sample;
   one.blocks = 1;
   for (size_t i = 0; i < lineup.runners.size(); ++i) try {
       lineup.runners[i].backend->sample(lineup.runners[i].contender, one);
     } catch (const CandidateFault& fault) {
-      if (i == 0 || i + 1 == lineup.runners.size()) return ended(finding, lineup, {i, fault}, request);
+      if (i == 0 || i + 1 == lineup.runners.size()) return ended(finding, lineup, {i, fault});
       if (lineup.paired)  // the baseline of both programs: one side alone says nothing
         drop(lineup, 2), drop(lineup, 1), i = 0;
       else
@@ -144,24 +143,16 @@ std::optional<CellFinding> try_out(CellFinding& finding, const Problem& problem,
   return std::nullopt;
 }
 
-CellFinding ended(const CellFinding& finding, const Lineup& lineup, const ContenderFault& fault,
-                  const CheckRequest& request) {
+CellFinding ended(const CellFinding& finding, const Lineup& lineup, const ContenderFault& fault) {
   if (fault.contender == 0) return settled(finding, Finding::failed, fault.what());
   const bool control = fault.contender + 1 == lineup.runners.size();
-  if (lineup.paired && control) return not_judged(finding, request, fault.what());
+  if (lineup.paired && control) return not_judged(finding, lineup, fault.what());
   return settled(
       finding, Finding::inconclusive,
       fmt::format("{} fails: {}",
                   control ? "its control " + finding.control : text(lineup.runners[fault.contender].contender),
                   fault.what()),
       Remedy::tune);
-}
-
-CellFinding settled(CellFinding finding, Finding what, std::string reason, Remedy remedy) {
-  finding.finding = what;
-  finding.remedy = remedy;
-  finding.reason = std::move(reason);
-  return finding;
 }
 
 }  // namespace moetune

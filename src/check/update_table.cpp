@@ -1,5 +1,5 @@
 // Entry by entry.
-#include "check/judge.h"
+#include "check/update_table.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "record/table/table.h"
 
 namespace moetune {
 namespace {

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
 
+#include "base/error.h"
 #include "base/system/file.h"
 #include "base/text/units.h"
 
@@ -47,7 +50,8 @@ void scale_by_control(HistorySeries& series, const std::vector<const HistoryPoin
     if (point->control_seconds <= 0 || point->control != points[0]->control) return;
     controls.push_back(point->control_seconds);
   }
-  for (size_t i = 0; i < points.size(); ++i) series.times[i] = median(controls) / controls[i] * series.times[i];
+  const double typical = median(controls);
+  for (size_t i = 0; i < points.size(); ++i) series.times[i] = typical / controls[i] * series.times[i];
 }
 
 void find_levels(HistorySeries& series) {
@@ -77,16 +81,19 @@ std::string whole_lines(std::string text) {
 
 }  // namespace
 
-std::vector<HistoryRun> read_history(const std::string& file) {
-  std::vector<HistoryRun> runs;
+History read_history(const std::string& file) {
+  History history;
   const std::vector<std::string> lines = split(whole_lines(read_text(file)), '\n');
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].empty()) continue;
-    const Where place(file, i + 1);
-    const Json json = parse_json(lines[i], place);
-    runs.push_back(run_from_json(JsonAt(json, place)));
-  }
-  return runs;
+  for (size_t i = 0; i < lines.size(); ++i) try {
+      if (lines[i].empty()) continue;
+      const Where place(file, i + 1);
+      const Json json = parse_json(lines[i], place);
+      history.runs.push_back(run_from_json(JsonAt(json, place)));
+    } catch (const Error& error) {
+      history.damaged.push_back(error);
+    }
+  if (history.runs.empty() && !history.damaged.empty()) throw history.damaged[0];
+  return history;
 }
 
 void append_history(const std::string& file, const HistoryRun& run) {
@@ -102,13 +109,14 @@ void append_history(const std::string& file, const HistoryRun& run) {
 std::vector<HistorySeries> series_of(const std::vector<HistoryRun>& runs) {
   std::vector<HistorySeries> all;
   std::vector<std::vector<const HistoryPoint*>> points;
+  std::map<std::string_view, size_t> places;  // in both
   for (const HistoryRun& run : runs) {
     if (run.device != runs.back().device || run.regime != runs.back().regime) continue;
     for (const HistoryPoint& point : run.points) {
       if (point.finding == "untrusted" || !(point.time.low > 0)) continue;
-      const auto found = std::ranges::find(all, point.name, &HistorySeries::name);
-      const size_t at = static_cast<size_t>(found - all.begin());
-      if (found == all.end()) all.push_back({.name = point.name}), points.emplace_back();
+      const auto [place, fresh] = places.try_emplace(point.name, all.size());
+      const size_t at = place->second;
+      if (fresh) all.push_back({.name = point.name}), points.emplace_back();
       all[at].times.push_back(point.time), all[at].runs.push_back(&run), points[at].push_back(&point);
     }
   }

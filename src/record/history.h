@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/stats.h"
 
@@ -23,11 +24,15 @@ struct HistoryRun {
   std::vector<HistoryPoint> points = {};     // of cells that were measured
 };
 
-/// Errors name the file and the line.
-std::vector<HistoryRun> read_history(const std::string& file);
+struct History {
+  std::vector<HistoryRun> runs = {};
+  std::vector<Error> damaged = {};  // a line each that cannot be read and is left out
+};
 
-/// Adds a line to the file, which may not be there yet: readers see whole lines only. Errors as of read_history and
-/// write_atomic.
+/// Reads a history without a last line that was cut off. Throws where no line of the file is a run.
+History read_history(const std::string& file);
+
+/// Adds a line to the file, which may not be there yet: readers see whole lines only. Errors as of write_atomic.
 void append_history(const std::string& file, const HistoryRun& run);
 
 /// Times from one change to the next. `time` is their median with its noise band: two standard deviations of a run.

@@ -1,4 +1,4 @@
-// Trials of a cell: made, kept, taken over, and left behind.
+// Trials of a cell: kept, taken over, and left behind.
 #include "tune/cell_run.h"
 
 #include <algorithm>
@@ -10,7 +10,6 @@ namespace moetune {
 namespace {
 
 constexpr int kEndsOfACulprit = 2;
-constexpr double kHopeless = 1.5;
 
 bool is_faster(const Trial& trial, const Trial* best) {
   return trial.status == Status::ok && (!best || trial.measurement.time.value < best->measurement.time.value);
@@ -25,37 +24,6 @@ const Trial* fastest(const CellRun& state) {
 
 bool may_be_the_devices_fault(const Trial& trial) {
   return trial.status == Status::crashed || trial.status == Status::timeout || trial.status == Status::launch_error;
-}
-
-void sample_more(Backend& backend, const Contender& contender, SampleRequest request, int blocks,
-                 std::vector<Block>& to) {
-  request.blocks = blocks;
-  const std::vector<Block> more = backend.sample(contender, request);
-  if (more.empty()) throw Error(Exit::bug, "a sample came back without a block");
-  to.insert(to.end(), more.begin(), more.end());
-}
-
-std::vector<Block> measure(Backend& backend, const Candidate& candidate, const SampleRequest& request,
-                           std::optional<double> best) {
-  const Contender contender{.candidate = candidate};
-  const int wanted = std::max(request.blocks, 1);
-  std::vector<Block> blocks;
-  const auto hopeless = [&] { return best && !blocks.empty() && blocks.back().seconds > kHopeless * *best; };
-  if (best) sample_more(backend, contender, request, 1, blocks);
-  if (hopeless() && wanted > 1) sample_more(backend, contender, request, 1, blocks);
-  const int left = wanted - static_cast<int>(blocks.size());
-  if (left > 0 && !hopeless()) sample_more(backend, contender, request, left, blocks);
-  return blocks;
-}
-
-template <class Action>
-void blame_candidate(Trial& trial, const Action& action) {
-  try {
-    action();
-  } catch (const CandidateFault& fault) {
-    trial.status = fault.status;
-    trial.reason = fault.what();
-  }
 }
 
 }  // namespace
@@ -120,31 +88,6 @@ void leave(const Run& run, const CellRun& state) {
 bool is_culprit(const Run& run, const CellRun& state, const Candidate& candidate) {
   const std::lock_guard lock(run.shared.mutex);
   return value_in(value_in(run.shared.before.unfinished, state.id), text(candidate)) >= kEndsOfACulprit;
-}
-
-Trial try_compiled(Backend& backend, const Candidate& candidate, const CompileResult& compile,
-                   const SampleRequest& request, std::optional<double> best) {
-  Trial trial{.candidate = candidate, .status = compile.status, .reason = compile.reason, .compile = compile};
-  if (trial.status != Status::ok) return trial;
-  blame_candidate(trial, [&] {
-    trial.verdict = backend.verify({.candidate = candidate});
-    if (!trial.verdict.ok) {
-      trial.status = Status::wrong_result;
-      trial.reason = trial.verdict.reason;
-      return;
-    }
-    trial.blocks = measure(backend, candidate, request, best);
-    trial.measurement = summarise(trial.blocks);
-  });
-  return trial;
-}
-
-Trial measure_more(Backend& backend, Trial trial, const SampleRequest& request) {
-  blame_candidate(trial, [&] {
-    sample_more(backend, {.candidate = trial.candidate}, request, request.blocks, trial.blocks);
-    trial.measurement = summarise(trial.blocks);
-  });
-  return trial;
 }
 
 }  // namespace moetune

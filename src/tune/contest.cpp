@@ -50,7 +50,7 @@ struct Field {
   const ContestListener& listener;
   const std::atomic<bool>& stop;
 
-  bool over() const { return stop || std::chrono::steady_clock::now() >= request.end; }
+  bool over() const { return StopEarly{.stop = &stop, .end = request.end}.due(); }
   void note(const std::string& text) const {
     if (listener.note) listener.note(text);
   }
@@ -71,6 +71,7 @@ struct Meeting {
 
 void verify_all(Meeting& meeting) {
   for (const Candidate& candidate : std::vector<Candidate>(meeting.able)) try {
+      if (meeting.field.stop) return;
       const Verdict verdict = meeting.field.backend.verify({.candidate = candidate});
       if (!verdict.ok) meeting.drop(candidate, fmt::format("its result is wrong: {}", verdict.reason));
     } catch (const CandidateFault& fault) {
@@ -107,8 +108,9 @@ void compile(const Field& field, Contest& contest, std::vector<Pool>& pools) {
   }
 }
 
-// Adds the cell and the times of its contenders. Nothing is added where it does not fit into memory.
-void add_cell(Contest& contest, const Field& field, const Entry& entry, const std::vector<Candidate>& contenders) {
+// Adds the cell and the times of its contenders. Nothing is added where it does not fit into memory. False where a stop
+// or the end of the time cuts it short.
+bool add_cell(Contest& contest, const Field& field, const Entry& entry, const std::vector<Candidate>& contenders) {
   Meeting meeting{field, entry.cell, contenders};
   if (field.listener.begins) field.listener.begins(entry.cell, contenders.size());
   Rounds rounds;
@@ -118,19 +120,21 @@ void add_cell(Contest& contest, const Field& field, const Entry& entry, const st
     rounds = settle(meeting);
   } catch (const OutOfMemory& error) {
     field.note(fmt::format("{} is left out of the choice: out of memory: {}", id(entry.cell), error.what()));
-    return;
+    return true;
   }
+  if (rounds.blocks.empty() && !meeting.able.empty()) return false;
   contest.cells.push_back(entry.cell);
   for (size_t who = 0; who < contest.contenders.size(); ++who) {
     contest.times[who].emplace_back();
     const auto place = std::ranges::find(meeting.able, contest.contenders[who]);
-    if (place == meeting.able.end() || rounds.seconds.empty()) continue;
-    contest.times[who].back() = time_of(rounds, static_cast<size_t>(place - meeting.able.begin()));
+    if (place == meeting.able.end()) continue;
+    contest.times[who].back() = estimate_of(rounds, static_cast<size_t>(place - meeting.able.begin()));
   }
   for (const LeftOut& fault : meeting.faults) {
     contest.left_out.push_back(fault);
     field.note(fmt::format("{} is left out of the choice: in {}: {}", text(fault.candidate), fault.cell, fault.reason));
   }
+  return true;
 }
 
 std::optional<Contest> measure(const Field& field, const Entries& entries) {
@@ -143,10 +147,8 @@ std::optional<Contest> measure(const Field& field, const Entries& entries) {
   contest.times.resize(contest.contenders.size());
   compile(field, contest, pools);
   for (const Pool& pool : pools)
-    for (const Entry* entry : pool.entries) {
-      if (field.over()) return std::nullopt;
-      add_cell(contest, field, *entry, pool.contenders);
-    }
+    for (const Entry* entry : pool.entries)
+      if (field.over() || !add_cell(contest, field, *entry, pool.contenders)) return std::nullopt;
   if (field.stop) return std::nullopt;
   return contest;
 }
@@ -157,15 +159,17 @@ Rounds measure_looks(Backend& backend, std::vector<Contender>& contenders, const
                      const std::atomic<bool>& stop, const std::function<void()>& reload,
                      const std::function<void(const Contender&, const std::string&)>& drop) {
   std::map<std::string, int> strikes;
-  const int looks = std::max(request.looks, 1);
-  while (!contenders.empty() && !stop) try {
-      Quiet quiet{.wait = request.wait, .stop = &stop};
+  const int looks = std::max(request.looks, 1), share = std::max(request.rounds / looks, 1);
+  Quiet quiet{.early = {.stop = &stop, .end = request.end}};
+  while (!contenders.empty() && !quiet.early.overdue()) try {
+      quiet.wait = request.wait;
       Rounds rounds;
-      for (int look = 0; look < looks && !stop; ++look) {
+      for (int look = 0; look < looks && (look == 0 || !quiet.early.overdue()); ++look) {
         if (look > 0) reload();
-        append(rounds, measure_rounds(backend, contenders, std::max(request.rounds / looks, 1), request.sample, quiet));
+        append(rounds, measure_rounds(backend, contenders, share, request.sample, quiet));
       }
-      return rounds;
+      const bool enough = rounds.count() >= static_cast<size_t>(std::min(looks * share, kFewest));
+      return enough ? rounds : Rounds{};
     } catch (const ContenderFault& fault) {
       const auto culprit = contenders.begin() + static_cast<std::ptrdiff_t>(fault.contender);
       if (++strikes[text(*culprit)] < kStrikes) continue;

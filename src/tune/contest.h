@@ -1,7 +1,6 @@
 // Measures the times that robust choices are made from: the winners of a layer's cells in each other's cells.
 #pragma once
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -19,7 +18,7 @@ struct ContestRequest {
   int looks = 1;    // parts of a cell's rounds, each over operands made anew
   double wait = 0;  // seconds a cell may wait while other programs use the processors
   SampleRequest sample = {};
-  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();  // no cell begins later
+  Clock::time_point end = Clock::time_point::max();  // no cell begins later, and one under way ends
   /// Takes the place of pick_contenders; then single cells have a contest too.
   std::function<std::vector<Candidate>(const Entries&)> contenders = {};
 };
@@ -39,7 +38,8 @@ bool has_contest(const std::vector<Cell>& cells, double bucket_loss);
 std::vector<Candidate> pick_contenders(const Entries& entries);
 
 /// The rounds of a request in its looks; `reload` makes operands anew before each but the first. A contender that fails
-/// twice leaves the list, and `drop` gets it with the reason.
+/// twice leaves the list, and `drop` gets it with the reason. Nothing where `stop` or the end of the time leaves too
+/// few rounds for an interval.
 Rounds measure_looks(Backend& backend, std::vector<Contender>& contenders, const ContestRequest& request,
                      const std::atomic<bool>& stop, const std::function<void()>& reload,
                      const std::function<void(const Contender&, const std::string&)>& drop);

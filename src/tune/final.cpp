@@ -12,9 +12,6 @@
 namespace moetune {
 namespace {
 
-constexpr double kPrecision = 0.01;  // of the winner's ratio to its first rival, which `check` compares with
-constexpr int kStretch = 3;
-
 using Say = std::function<void(const std::string&)>;
 
 bool overlap(const Estimate& a, const Estimate& b) { return a.low <= b.high && b.low <= a.high; }
@@ -74,17 +71,17 @@ struct Final {
 size_t winner_of(const Final& final) {
   size_t best = 0;
   for (size_t i = 1; i < final.candidates; ++i)
-    if (median(final.rounds.seconds[i]) < median(final.rounds.seconds[best])) best = i;
+    if (median(final.rounds.values(i)) < median(final.rounds.values(best))) best = i;
   if (!final.has_default || best == final.default_index()) return best;
   return paired_ratio(final.rounds, best, final.default_index()).value < 1 ? best : final.default_index();
 }
 
-// Half the interval of the winner's ratio to the first baseline or else the default, in the logarithm.
-double ratio_uncertainty(const Final& final) {
+// The winner's ratio to the first baseline or else the default, which `check` compares with; 1 where it has neither.
+Estimate ratio_to_control(const Final& final) {
   const bool has_baseline = final.candidates < final.contenders.size();
-  if (!has_baseline && !final.has_default) return 0;
+  if (!has_baseline && !final.has_default) return {1, 1, 1};
   const size_t rival = has_baseline ? final.candidates : final.default_index(), winner = winner_of(final);
-  return winner == rival ? 0 : log_half_width(paired_ratio(final.rounds, winner, rival));
+  return winner == rival ? Estimate{1, 1, 1} : paired_ratio(final.rounds, winner, rival);
 }
 
 // Makes the operands anew. False where reload_seconds have passed, or memory is too short now.
@@ -99,25 +96,23 @@ bool reload(const FinalRequest& request, Clock::time_point begin) {
 }
 
 void play(Final& final, Backend& backend, const FinalRequest& request) {
-  const auto stopped = [&] { return request.stop && *request.stop; };
-  const bool hurried = stopped();
-  const int fewest = std::min(request.rounds, kFewest);
-  const int looks = request.reload && !hurried ? std::max(request.looks, 1) : 1;
-  const int rounds = hurried ? fewest : std::max(request.rounds / looks, looks > 1 ? kFewestOfALook : 1);
-  const int most = request.stretch ? kStretch * looks : looks;
+  Quiet quiet{.wait = request.wait, .early = request.early};
+  const int looks = request.reload && !quiet.early.overdue() ? std::max(request.looks, 1) : 1;
+  const int rounds = std::max(request.rounds / looks, looks > 1 ? kFewestOfALook : 1);
+  const int most = (request.certain ? request.certain->stretch : 1) * looks;
   const Clock::time_point begin = Clock::now();
-  Quiet quiet{.wait = request.wait, .stop = request.stop};
   if (looks > 1 && final.candidates < final.contenders.size()) quiet.control = final.candidates;  // the first baseline
+  const auto measure = [&](int count) {
+    append(final.rounds, measure_rounds(backend, final.contenders, count, request.sample, quiet));
+  };
   for (int look = 0; look < most; ++look) {
-    if (look >= looks && look % looks == 0 && ratio_uncertainty(final) <= kPrecision) break;
-    if (look > 0 && stopped()) break;
-    if (look > 0 && looks > 1 && !reload(request, begin)) break;
-    append(final.rounds, measure_rounds(backend, final.contenders, rounds, request.sample, quiet));
+    if (look >= looks && look % looks == 0 && request.certain->holds(ratio_to_control(final))) break;
+    if (look > 0 && (quiet.early.overdue() || (looks > 1 && !reload(request, begin)))) break;
+    measure(rounds);
   }
   // Where looks took so long that there are too few rounds for an interval, the last look gets more.
-  const int missing = fewest - static_cast<int>(final.rounds.seconds[0].size());
-  if (missing > 0 && !stopped())
-    append(final.rounds, measure_rounds(backend, final.contenders, missing, request.sample, quiet));
+  const int missing = std::min(request.rounds, kFewest) - static_cast<int>(final.rounds.count());
+  if (missing > 0 && !quiet.early.overdue()) measure(missing);
   final.rounds = undisturbed(final.rounds, quiet);
 }
 

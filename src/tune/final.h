@@ -1,6 +1,5 @@
 // The final of a cell: the best of the screening, the default and the baselines in interleaved rounds.
 #pragma once
-#include <atomic>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -9,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "record/table/table.h"
+#include "tune/stopping.h"
 
 namespace moetune {
 
@@ -16,13 +16,13 @@ constexpr size_t kFinalists = 3;   // of a cell, at most
 constexpr int kFewestOfALook = 3;  // rounds, where a final has several looks
 
 struct FinalRequest {
-  int rounds = 11;  // to begin with; up to three times as many while the winner's ratio is uncertain
+  int rounds = 11;  // to begin with; more while the winner's ratio is uncertain
   int looks = 1;    // parts of the rounds, each over operands that `reload` makes anew
   std::function<void()> reload = {};
   double reload_seconds = std::numeric_limits<double>::infinity();  // no look begins later than that
-  double wait = 0;                          // seconds to wait while other programs use the processors
-  bool stretch = true;                      // whether more than `rounds` may be measured
-  const std::atomic<bool>* stop = nullptr;  // once it is set, one look is enough and waiting ends
+  double wait = 0;  // seconds to wait while other programs use the processors
+  std::optional<StopWhenCertain> certain = StopWhenCertain{};  // of the winner's ratio to its first rival; empty: never
+  StopEarly early = {};                                        // ends waiting and looks too
   SampleRequest sample;
   std::optional<Candidate> fallback;  // the default candidate
 };

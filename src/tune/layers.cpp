@@ -35,6 +35,7 @@ struct Bench {
   }
 
   bool runs(const Contender& contender) const try {
+    if (stop) return false;
     const Verdict verdict = backend.verify(contender);
     if (!verdict.ok) return leave_out(contender, verdict.reason), false;
     backend.sample(contender, request.sample);
@@ -56,10 +57,10 @@ Contender fastest(const Bench& bench, std::vector<Contender> pairs) {
   few.rounds = kFewest, few.looks = 1;
   while (pairs.size() > 1) {
     const Rounds rounds = bench.rounds(pairs, few);
-    if (rounds.seconds.empty()) break;
-    const auto least =
-        std::ranges::min_element(rounds.seconds, {}, [](const auto& seconds) { return median(seconds); });
-    const Contender best = pairs[static_cast<size_t>(least - rounds.seconds.begin())];
+    if (rounds.blocks.empty()) break;
+    const auto least = std::ranges::min_element(
+        rounds.blocks, {}, [](const std::vector<Block>& blocks) { return summarise(blocks).time.value; });
+    const Contender best = pairs[static_cast<size_t>(least - rounds.blocks.begin())];
     if (bench.runs(best)) return best;
     std::erase(pairs, best);
   }
@@ -81,7 +82,7 @@ std::optional<TunedLayer> decide(const Bench& bench, const Contender& winners, c
   const auto place = [&](const Contender& one) {
     return static_cast<size_t>(std::ranges::find(contenders, one) - contenders.begin());
   };
-  const auto ran = [&](const Contender& one) { return place(one) < rounds.seconds.size(); };
+  const auto ran = [&](const Contender& one) { return place(one) < rounds.blocks.size(); };
   if (!ran(winners)) return std::nullopt;
   const bool better = ran(best) && paired_ratio(rounds, place(best), place(winners)).high < 1;
   const Contender& chosen = better ? best : winners;
@@ -166,7 +167,7 @@ std::vector<TunedLayer> measure_layers(const TunedTable& table, Backend& backend
     const auto known = std::ranges::find_if(table.layers, same);
     if (!request.contenders && known == table.layers.end()) continue;
     const Bench bench{backend, request, listener, stop, *won[up], *won[down], request.contenders ? nullptr : &*known};
-    if (std::chrono::steady_clock::now() >= request.end)
+    if (Clock::now() >= request.end)
       bench.note("the time budget is spent: tune the layer with --append");
     else if (!stop)
       try {

@@ -32,8 +32,8 @@ void learn(Quiet& quiet, double seconds) {
   quiet.control_seconds = std::min(quiet.control_seconds, kInPeace * quiet.fastest.back());
 }
 
-// Measures a block of each contender into `round`. False as soon as the control shows a disturbance, while there is
-// time left to measure again.
+// Measures a block of each contender into `round`, the one with this number. False where it is given up: the control
+// shows a disturbance while there is time left to measure again, or measuring stops.
 bool measure_round(const std::vector<Runner>& runners, size_t number, const SampleRequest& request, Quiet& quiet,
                    std::vector<Block>& round) {
   SampleRequest one = request;
@@ -41,6 +41,7 @@ bool measure_round(const std::vector<Runner>& runners, size_t number, const Samp
   const size_t count = runners.size();
   round.assign(count, {});
   for (size_t turn = 0; turn < count; ++turn) {
+    if (quiet.early.holds(static_cast<int>(number))) return false;
     const size_t who = whose_turn(number, turn, count);
     try {
       const std::vector<Block> blocks = runners[who].backend->sample(runners[who].contender, one);
@@ -56,18 +57,6 @@ bool measure_round(const std::vector<Runner>& runners, size_t number, const Samp
   return true;
 }
 
-Rounds with_room_for(size_t contenders) {
-  Rounds rounds;
-  rounds.seconds.resize(contenders);
-  rounds.blocks.resize(contenders);
-  return rounds;
-}
-
-void append_round(Rounds& rounds, size_t who, const Block& block) {
-  rounds.blocks[who].push_back(block);
-  rounds.seconds[who].push_back(block.seconds);
-}
-
 Estimate ratio_by_looks(const Rounds& rounds, const std::vector<double>& above, const std::vector<double>& below) {
   if (rounds.looks.size() < kFewest) return paired_ratio(above, below);
   std::vector<double> medians;
@@ -81,11 +70,16 @@ Estimate ratio_by_looks(const Rounds& rounds, const std::vector<double>& above, 
 
 }  // namespace
 
+std::vector<double> Rounds::values(size_t contender, const Quantity& quantity) const {
+  return mapped(blocks[contender], [&](const Block& block) { return quantity.of(block); });
+}
+
 Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const SampleRequest& request, Quiet& quiet) {
-  Rounds result = with_room_for(runners.size());
+  Rounds result{.blocks = std::vector<std::vector<Block>>(runners.size())};
   double nap = kFirstNap;
   std::vector<Block> round;
-  for (int done = 0; done < rounds;) {
+  int done = 0;
+  while (done < rounds && !quiet.early.holds(done)) {
     const Clock::time_point begin = Clock::now();
     if (!measure_round(runners, static_cast<size_t>(done), request, quiet, round)) {
       // No sleep: other users of the cores pause only briefly, and trying again finds such a pause.
@@ -98,11 +92,11 @@ Rounds measure_rounds(const std::vector<Runner>& runners, int rounds, const Samp
       quiet.wait -= seconds_since(begin);
       continue;
     }
-    for (size_t who = 0; who < round.size(); ++who) append_round(result, who, round[who]);
+    for (size_t who = 0; who < round.size(); ++who) result.blocks[who].push_back(round[who]);
     nap = kFirstNap;
     ++done;
   }
-  result.looks.push_back(static_cast<size_t>(rounds));
+  result.looks.push_back(static_cast<size_t>(done));
   return result;
 }
 
@@ -112,37 +106,28 @@ Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders
   return measure_rounds(mapped(contenders, runner), rounds, request, quiet);
 }
 
-Rounds measure_rounds(Backend& backend, const std::vector<Contender>& contenders, int rounds,
-                      const SampleRequest& request) {
-  Quiet quiet;
-  return measure_rounds(backend, contenders, rounds, request, quiet);
-}
-
 Rounds undisturbed(const Rounds& rounds, const Quiet& quiet) {
   if (!quiet.control) return rounds;
-  Rounds kept = with_room_for(rounds.seconds.size());
+  Rounds kept{.blocks = std::vector<std::vector<Block>>(rounds.blocks.size())};
   size_t round = 0;
   for (const size_t count : rounds.looks) {
     size_t calm = 0;
     for (const size_t end = round + count; round < end; ++round) {
       if (is_slow(rounds.blocks[*quiet.control][round], quiet)) continue;
-      for (size_t who = 0; who < rounds.blocks.size(); ++who) append_round(kept, who, rounds.blocks[who][round]);
+      for (size_t who = 0; who < rounds.blocks.size(); ++who) kept.blocks[who].push_back(rounds.blocks[who][round]);
       ++calm;
     }
     if (calm > 0) kept.looks.push_back(calm);
   }
-  const size_t left = kept.seconds[0].size();
-  const bool enough = left >= kEnoughCalm || (left >= kFewest && 4 * left >= rounds.seconds[0].size());
+  const size_t left = kept.count();
+  const bool enough = left >= kEnoughCalm || (left >= kFewest && 4 * left >= rounds.count());
   return enough ? kept : rounds;
 }
 
 void append(Rounds& rounds, const Rounds& more) {
-  rounds.seconds.resize(more.seconds.size());
   rounds.blocks.resize(more.blocks.size());
-  for (size_t i = 0; i < rounds.seconds.size(); ++i) {
-    rounds.seconds[i].insert(rounds.seconds[i].end(), more.seconds[i].begin(), more.seconds[i].end());
+  for (size_t i = 0; i < rounds.blocks.size(); ++i)
     rounds.blocks[i].insert(rounds.blocks[i].end(), more.blocks[i].begin(), more.blocks[i].end());
-  }
   rounds.looks.insert(rounds.looks.end(), more.looks.begin(), more.looks.end());
 }
 
@@ -153,13 +138,12 @@ Estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b
   return {std::exp(log.value), std::exp(log.low), std::exp(log.high), log.samples};
 }
 
-Estimate paired_ratio(const Rounds& rounds, size_t a, size_t b) {
-  return ratio_by_looks(rounds, rounds.seconds[a], rounds.seconds[b]);
+Estimate paired_ratio(const Rounds& rounds, size_t a, size_t b, const Quantity& quantity) {
+  return ratio_by_looks(rounds, rounds.values(a, quantity), rounds.values(b, quantity));
 }
 
-Estimate time_of(const Rounds& rounds, size_t contender) {
-  const std::vector<double>& seconds = rounds.seconds[contender];
-  return ratio_by_looks(rounds, seconds, std::vector<double>(seconds.size(), 1));
+Estimate estimate_of(const Rounds& rounds, size_t contender, const Quantity& quantity) {
+  return ratio_by_looks(rounds, rounds.values(contender, quantity), std::vector<double>(rounds.count(), 1));
 }
 
 }  // namespace moetune

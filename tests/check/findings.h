@@ -1,6 +1,6 @@
 // Findings of `check`, one of each kind.
 #pragma once
-#include "check/judge.h"
+#include "check/finding.h"
 #include "record/toy.h"
 #include "tune/fake_backend.h"
 
@@ -25,7 +25,7 @@ inline MeanFinding mean(Finding what) {
   return {.finding = what, .change = {0.06, 0.05, 0.07}, .detectable = 0.06, .cells = 2};
 }
 
-// A cell with each finding, one told by its time, one of a slower machine, a mean and a fault.
+// A cell with each finding, one judged by its time, one of a slower machine, a mean and a fault.
 inline CheckResult everything() {
   using enum Finding;
   CheckResult result{.findings = {}, .mean = mean(regressed), .fault = "the GPU was lost"};

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "check/judge.h"
+#include "check/check.h"
 #include "checks.h"
 #include "error_of.h"
 

@@ -1,9 +1,10 @@
 // `check --update`: which times of a table are replaced.
-#include "check/judge.h"
+#include "check/update_table.h"
 
 #include <gtest/gtest.h>
 
 #include "built_in.h"
+#include "check/check.h"
 #include "checks.h"
 #include "error_of.h"
 

@@ -223,6 +223,16 @@ TEST(Choose, AStoppedRunChoosesNothing) {
   EXPECT_EQ(choosing.begun.size(), 1u);
 }
 
+TEST(Choose, AStopEndsTenThousandRounds) {
+  Choosing choosing;
+  choosing.request.rounds = 10000;
+  choosing.backend.script.before = [&](const std::string&, const Contender&) {
+    choosing.stop = choosing.backend.calls.size() > 100;
+  };
+  EXPECT_TRUE(choosing.run().empty());
+  EXPECT_LE(choosing.backend.calls.size(), 110U);
+}
+
 TEST(Choose, NoCellBeginsAfterTheEndOfTheTime) {
   Choosing choosing;
   choosing.request.end = std::chrono::steady_clock::now();

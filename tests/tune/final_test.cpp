@@ -69,7 +69,7 @@ TEST(Decide, LooksGetOperandsMadeAnewWhileThereAreTimeAndMemoryAndNoStop) {
     deciding.request.looks = 4;
     deciding.request.rounds = 20;
     deciding.request.reload_seconds = look.reload_seconds;
-    deciding.request.stop = &stop;
+    deciding.request.early.stop = &stop;
     deciding.request.reload = [&] {
       ++reloads;
       stop = look.stops;
@@ -78,6 +78,22 @@ TEST(Decide, LooksGetOperandsMadeAnewWhileThereAreTimeAndMemoryAndNoStop) {
     ASSERT_TRUE(deciding.run());
     EXPECT_EQ(deciding.entry.measurement.time.samples, look.samples);
     EXPECT_EQ(reloads, look.reloads);
+  }
+}
+
+TEST(Decide, AStopOrTheEndOfTheTimeEndsTenThousandRounds) {
+  for (const bool by_user : {true, false}) {
+    std::atomic<bool> stop = false;
+    Deciding deciding(times({{12, 100}}));
+    deciding.trials = {screened(cpu(12), 100)};
+    deciding.request.rounds = 10000;
+    deciding.request.early = {.stop = &stop, .end = by_user ? Clock::time_point::max() : Clock::time_point::min()};
+    deciding.backend.script.before = [&](const std::string&, const Contender&) {
+      stop = by_user && deciding.backend.calls.size() > 100;
+    };
+    ASSERT_TRUE(deciding.run());
+    EXPECT_LE(deciding.backend.calls.size(), 110U);
+    EXPECT_GE(deciding.entry.measurement.time.samples, kFewest);
   }
 }
 
@@ -117,7 +133,7 @@ TEST(Decide, TheWinnerIsNeverOneThatTheDefaultBeatsByThePairedRatio) {
   };
   Deciding deciding(script);
   deciding.request.rounds = 5;
-  deciding.request.stretch = false;
+  deciding.request.certain.reset();
   deciding.request.fallback = cpu(96);
   deciding.trials = {screened(cpu(12), 4.9), screened(cpu(96), 5)};
   ASSERT_TRUE(deciding.run());
@@ -241,7 +257,7 @@ TEST(Decide, NoiseGetsMoreRoundsAndQuietDoesNot) {
   noisy.trials = {screened(cpu(12), 100)};
   ASSERT_TRUE(noisy.run());
   EXPECT_EQ(noisy.entry.measurement.time.samples, 33);
-  noisy.request.stretch = false;
+  noisy.request.certain.reset();
   ASSERT_TRUE(noisy.run());
   EXPECT_EQ(noisy.entry.measurement.time.samples, 11);
   Deciding quiet(times({{12, 100}}));

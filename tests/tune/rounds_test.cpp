@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,9 +20,15 @@ namespace {
 using fake::contender;
 using fake::cpu;
 
+Rounds measured(fake::FakeBackend& backend, const std::vector<Contender>& contenders, int rounds,
+                const SampleRequest& request = {}) {
+  Quiet quiet;
+  return measure_rounds(backend, contenders, rounds, request, quiet);
+}
+
 TEST(MeasureRounds, WhoGoesFirstRotatesAndTheOrderTurns) {
   fake::FakeBackend backend({.baselines = {{"a", 1e-3}, {"b", 2e-3}, {"c", 3e-3}}});
-  measure_rounds(backend, {contender("a"), contender("b"), contender("c")}, 4, {});
+  measured(backend, {contender("a"), contender("b"), contender("c")}, 4);
   const std::vector<std::string> expected = {"sample a", "sample b", "sample c", "sample b", "sample c", "sample a",
                                              "sample c", "sample a", "sample b", "sample c", "sample b", "sample a"};
   EXPECT_EQ(backend.calls, expected);
@@ -36,7 +43,7 @@ TEST(MeasureRounds, EveryoneFollowsEveryoneEquallyOften) {
       backend.script.baselines.emplace_back(names[i], 1e-3);
       contenders.push_back(contender(names[i]));
     }
-    measure_rounds(backend, contenders, static_cast<int>(2 * count), {});
+    measured(backend, contenders, static_cast<int>(2 * count));
     std::map<std::pair<std::string, std::string>, int> follows;
     for (size_t i = 0; i < backend.calls.size(); ++i)
       if (i % count > 0) ++follows[{backend.calls[i - 1], backend.calls[i]}];
@@ -47,17 +54,17 @@ TEST(MeasureRounds, EveryoneFollowsEveryoneEquallyOften) {
 
 TEST(MeasureRounds, TimesStayWithTheirContender) {
   fake::FakeBackend backend({.baselines = {{"a", 1e-3}, {"b", 2e-3}}});
-  const Rounds rounds = measure_rounds(backend, {contender("a"), contender("b")}, 5, {});
-  EXPECT_EQ(rounds.seconds[0], std::vector<double>(5, 1e-3));
-  EXPECT_EQ(rounds.seconds[1], std::vector<double>(5, 2e-3));
+  const Rounds rounds = measured(backend, {contender("a"), contender("b")}, 5);
+  EXPECT_EQ(rounds.values(0), std::vector<double>(5, 1e-3));
+  EXPECT_EQ(rounds.values(1), std::vector<double>(5, 2e-3));
   EXPECT_EQ(rounds.blocks[1].size(), 5U);
   EXPECT_EQ(rounds.blocks[1][0].launches, 10);
 }
 
 TEST(MeasureRounds, TakesOneBlockATurnWhateverIsAsked) {
   fake::FakeBackend backend;
-  const Rounds rounds = measure_rounds(backend, {contender("loop")}, 4, {.blocks = 50});
-  EXPECT_EQ(rounds.seconds[0].size(), 4U);
+  const Rounds rounds = measured(backend, {contender("loop")}, 4, {.blocks = 50});
+  EXPECT_EQ(rounds.blocks[0].size(), 4U);
 }
 
 TEST(MeasureRounds, AFaultSaysWhoseItIs) {
@@ -66,7 +73,7 @@ TEST(MeasureRounds, AFaultSaysWhoseItIs) {
     if (who.baseline.empty()) throw CandidateFault(Status::crashed, "boom");
   };
   try {
-    measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 3, {});
+    measured(backend, {contender("loop"), contender(cpu(24))}, 3);
     FAIL() << "expected a fault";
   } catch (const ContenderFault& fault) {
     EXPECT_EQ(fault.contender, 1U);
@@ -78,13 +85,13 @@ TEST(MeasureRounds, AFaultSaysWhoseItIs) {
 TEST(MeasureRounds, AppendKeepsPairsTogether) {
   fake::FakeBackend backend({.noise = {.sigma = 0.1}});
   const std::vector<Contender> both = {contender("loop"), contender(cpu(24))};
-  Rounds all = measure_rounds(backend, both, 2, {});
-  const Rounds more = measure_rounds(backend, both, 3, {});
+  Rounds all = measured(backend, both, 2);
+  const Rounds more = measured(backend, both, 3);
   append(all, more);
-  ASSERT_EQ(all.seconds[0].size(), 5U);
+  ASSERT_EQ(all.blocks[0].size(), 5U);
   ASSERT_EQ(all.blocks[1].size(), 5U);
-  EXPECT_EQ(all.seconds[0][2], more.seconds[0][0]);
-  EXPECT_EQ(all.seconds[1][4], more.seconds[1][2]);
+  EXPECT_EQ(all.values(0)[2], more.values(0)[0]);
+  EXPECT_EQ(all.values(1)[4], more.values(1)[2]);
 }
 
 TEST(PairedRatio, IsTheMedianOfRatiosNotTheRatioOfMedians) {
@@ -107,8 +114,8 @@ TEST(PairedRatio, TheIntervalHoldsTheTruthAboutAsOftenAsItSays) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     fake::FakeBackend backend(
         {.baselines = {{"a", 110e-6}, {"b", 100e-6}}, .noise = {.sigma = 0.03, .outliers = 0.05}, .seed = seed});
-    const Rounds rounds = measure_rounds(backend, {contender("a"), contender("b")}, 21, {});
-    const Estimate interval = paired_ratio(rounds.seconds[0], rounds.seconds[1]);
+    const Rounds rounds = measured(backend, {contender("a"), contender("b")}, 21);
+    const Estimate interval = paired_ratio(rounds, 0, 1);
     inside += interval.low <= 1.1 && 1.1 <= interval.high;
   }
   EXPECT_GE(inside, 180);
@@ -138,7 +145,7 @@ TEST(MeasureRounds, ADisturbedRoundIsMeasuredAgain) {
   Quiet quiet{.wait = 1};
   const Rounds rounds = measure_rounds(disturbed.backend, {contender("loop"), contender(cpu(24))}, 3, {}, quiet);
   EXPECT_EQ(disturbed.blocks, 8);  // the second round twice
-  EXPECT_EQ(rounds.seconds[0].size(), 3U);
+  EXPECT_EQ(rounds.blocks[0].size(), 3U);
   for (const std::vector<Block>& all : rounds.blocks)
     for (const Block& block : all) EXPECT_EQ(block.waited, 0);
   EXPECT_LT(quiet.wait, 1);
@@ -149,7 +156,7 @@ TEST(MeasureRounds, WhereWaitingDoesNotHelpRoundsCountAsTheyAre) {
   Disturbed disturbed(0, 1000000);
   Quiet quiet{.wait = 0.03};
   const Rounds rounds = measure_rounds(disturbed.backend, {contender("loop")}, 3, {}, quiet);
-  EXPECT_EQ(rounds.seconds[0].size(), 3U);
+  EXPECT_EQ(rounds.blocks[0].size(), 3U);
   EXPECT_EQ(rounds.blocks[0][2].waited, 0.5);
   EXPECT_LE(quiet.wait, 0);
   EXPECT_GT(disturbed.blocks, 3);
@@ -165,8 +172,8 @@ TEST(MeasureRounds, ARoundWhoseControlIsSlowIsMeasuredAgainAndNotToItsEnd) {
   const Rounds rounds = measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 3, {}, quiet);
   EXPECT_EQ(blocks, 9);  // the control goes first in the first round, which is tried three times in vain
   EXPECT_EQ(rounds.looks, std::vector<size_t>{3});
-  EXPECT_EQ(rounds.seconds[0], std::vector<double>(3, 310e-6));
-  EXPECT_EQ(rounds.seconds[1].size(), 3U);
+  EXPECT_EQ(rounds.values(0), std::vector<double>(3, 310e-6));
+  EXPECT_EQ(rounds.blocks[1].size(), 3U);
   EXPECT_LT(quiet.wait, 1);
   EXPECT_EQ(quiet.control_seconds, 300e-6);
 }
@@ -200,38 +207,65 @@ TEST(MeasureRounds, WhereTheControlStaysSlowRoundsCountAsTheyAre) {
   fake::FakeBackend backend;
   Quiet quiet{.wait = 1e-3, .control = 0, .control_seconds = 200e-6};
   const Rounds rounds = measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 3, {}, quiet);
-  EXPECT_EQ(rounds.seconds[0], std::vector<double>(3, 300e-6));
+  EXPECT_EQ(rounds.values(0), std::vector<double>(3, 300e-6));
   EXPECT_LE(quiet.wait, 0);
 }
 
 TEST(MeasureRounds, NothingIsWaitedForOnceItIsStopped) {
   Disturbed disturbed(0, 1000000);
   const std::atomic<bool> stop = true;
-  Quiet quiet{.wait = 60, .stop = &stop};
+  Quiet quiet{.wait = 60, .early = {.stop = &stop}};
   const Rounds rounds = measure_rounds(disturbed.backend, {contender("loop")}, 3, {}, quiet);
   EXPECT_EQ(disturbed.blocks, 3);  // none is measured again
-  EXPECT_EQ(rounds.seconds[0].size(), 3U);
+  EXPECT_EQ(rounds.blocks[0].size(), 3U);
+}
+
+Rounds rounds_of(const std::vector<std::vector<double>>& seconds, std::vector<size_t> looks) {
+  const auto block = [](double one) { return Block{.seconds = one}; };
+  return {.blocks = mapped(seconds, [&](const auto& own) { return mapped(own, block); }), .looks = std::move(looks)};
+}
+
+TEST(StopEarly, EndsManyRoundsSoonAfterAStopOrTheEndOfTheTime) {
+  for (const bool by_user : {true, false}) {
+    fake::FakeBackend backend;
+    std::atomic<bool> stop = false;
+    Quiet quiet{.early = {.stop = &stop}};
+    backend.script.before = [&](const std::string&, const Contender&) {
+      if (backend.calls.size() < 50) return;
+      if (by_user) stop = true;
+      if (!by_user) quiet.early.end = Clock::now() - std::chrono::seconds(2);
+    };
+    const Rounds rounds = measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 100000, {}, quiet);
+    EXPECT_EQ(backend.calls.size(), 50U);
+    EXPECT_EQ(rounds.count(), 25U);
+    EXPECT_EQ(rounds.looks, std::vector<size_t>{25});
+  }
+}
+
+TEST(StopEarly, GivesTheFewestRoundsIfTheyAreQuickAndOneOtherwise) {
+  for (const double grace : {1e9, -1.0}) {
+    fake::FakeBackend backend;
+    const std::atomic<bool> stop = true;
+    Quiet quiet{.early = {.stop = &stop, .grace = grace}};
+    const Rounds rounds = measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 100, {}, quiet);
+    EXPECT_EQ(rounds.count(), grace > 0 ? static_cast<size_t>(kFewest) : 1U);
+    EXPECT_EQ(backend.calls.size(), 2 * rounds.count());  // no round is left half measured
+  }
 }
 
 // The second contender is the control, 10 seconds in peace.
 Rounds three_looks(const std::vector<double>& control) {
-  Rounds rounds;
-  rounds.seconds.resize(2), rounds.blocks.resize(2);
-  for (const double seconds : control) {
-    const double own = 1 + static_cast<double>(rounds.blocks[0].size());
-    rounds.blocks[0].push_back({.seconds = own}), rounds.seconds[0].push_back(own);
-    rounds.blocks[1].push_back({.seconds = seconds}), rounds.seconds[1].push_back(seconds);
-  }
-  rounds.looks = {2, 2, 1};
-  return rounds;
+  std::vector<double> own(control.size());
+  std::iota(own.begin(), own.end(), 1);
+  return rounds_of({own, control}, {2, 2, 1});
 }
 
 TEST(Undisturbed, LeavesOutRoundsWhoseControlIsSlow) {
   Rounds rounds = three_looks({10, 10.6, 12, 13, 10.4, 10.1, 9.9, 10.2});
   rounds.looks = {2, 2, 4};
   const Rounds kept = undisturbed(rounds, {.wait = 0, .control = 1, .control_seconds = 10});
-  EXPECT_EQ(kept.seconds, (std::vector<std::vector<double>>{{1, 5, 6, 7, 8}, {10, 10.4, 10.1, 9.9, 10.2}}));
-  EXPECT_EQ(kept.blocks[0].size(), 5U);
+  EXPECT_EQ(kept.values(0), (std::vector<double>{1, 5, 6, 7, 8}));
+  EXPECT_EQ(kept.values(1), (std::vector<double>{10, 10.4, 10.1, 9.9, 10.2}));
   EXPECT_EQ(kept.looks, (std::vector<size_t>{1, 4}));
 }
 
@@ -240,28 +274,26 @@ TEST(Undisturbed, KeepsAllWhereHardlyAnyWouldBeLeft) {
   for (const std::vector<double>& control :
        {std::vector<double>{12, 12, 12, 12, 12}, {12, 12, 10, 12, 12}, {10, 10, 10, 12, 10}}) {
     const Rounds rounds = three_looks(control);
-    EXPECT_EQ(undisturbed(rounds, quiet).seconds, rounds.seconds);
+    EXPECT_EQ(undisturbed(rounds, quiet).values(1), rounds.values(1));
   }
   std::vector<double> control(100, 12);
   std::fill_n(control.begin(), 10, 10);  // few of all, but enough
   Rounds rounds = three_looks(control);
   rounds.looks = {100};
-  EXPECT_EQ(undisturbed(rounds, quiet).seconds[1], std::vector<double>(10, 10));
+  EXPECT_EQ(undisturbed(rounds, quiet).values(1), std::vector<double>(10, 10));
 }
 
 TEST(Undisturbed, KeepsAllWhereNoControlIsKnown) {
   const Rounds rounds = three_looks({10, 20, 30, 40, 50});
-  EXPECT_EQ(undisturbed(rounds, {}).seconds, rounds.seconds);
+  EXPECT_EQ(undisturbed(rounds, {}).values(1), rounds.values(1));
 }
 
-Rounds looks_of(const std::vector<std::vector<double>>& ratios) {
-  Rounds rounds;
-  rounds.seconds.resize(2);
-  for (const std::vector<double>& look : ratios) {
-    for (const double ratio : look) rounds.seconds[0].push_back(ratio), rounds.seconds[1].push_back(1);
-    rounds.looks.push_back(look.size());
-  }
-  return rounds;
+Rounds looks_of(const std::vector<std::vector<double>>& looks) {
+  std::vector<double> ratios;
+  std::vector<size_t> sizes;
+  for (const std::vector<double>& look : looks)
+    ratios.insert(ratios.end(), look.begin(), look.end()), sizes.push_back(look.size());
+  return rounds_of({ratios, std::vector<double>(ratios.size(), 1)}, sizes);
 }
 
 TEST(PairedRatio, LooksCountOnceEach) {

@@ -1,5 +1,5 @@
 // One trial: a time counts only with a right result, and slow candidates cost little.
-#include "tune/cell_run.h"
+#include "tune/trial.h"
 
 #include <gtest/gtest.h>
 

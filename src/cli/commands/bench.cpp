@@ -46,9 +46,11 @@ void prove(EntrantResult& result, const Shape& shape, Backend& backend, const Be
   }
 }
 
-// Times those that are right, in interleaved rounds; one that fails leaves, and the others begin again.
+// Times those that are right, in interleaved rounds, of which `stop` leaves some out; one that fails leaves, and the
+// others begin again.
 void time_results(std::vector<EntrantResult>& results, Backend& backend, int rounds, const SampleRequest& request,
-                  const BenchOptions& options) {
+                  const BenchOptions& options, const std::atomic<bool>& stop) {
+  Quiet quiet{.early = {.stop = &stop}};
   for (;;) {
     std::vector<EntrantResult*> running;
     std::vector<Contender> contenders;
@@ -56,7 +58,7 @@ void time_results(std::vector<EntrantResult>& results, Backend& backend, int rou
       if (result.status == Status::ok) running.push_back(&result), contenders.push_back(result.entrant.contender);
     if (running.empty()) return;
     try {
-      const Rounds measured = measure_rounds(backend, contenders, rounds, request);
+      const Rounds measured = measure_rounds(backend, contenders, rounds, request, quiet);
       const auto is_baseline = [](const Contender& contender) { return !contender.baseline.empty(); };
       const auto baseline = static_cast<size_t>(std::ranges::find_if(contenders, is_baseline) - contenders.begin());
       const auto winner = std::ranges::find_if(
@@ -64,10 +66,8 @@ void time_results(std::vector<EntrantResult>& results, Backend& backend, int rou
       for (size_t i = 0; i < running.size(); ++i) {
         running[i]->measurement = summarise(measured.blocks[i]);
         if (winner != running.end())
-          running[i]->of_winner =
-              paired_ratio(measured.seconds[i], measured.seconds[static_cast<size_t>(winner - running.begin())]);
-        if (baseline < running.size())
-          running[i]->versus = paired_ratio(measured.seconds[baseline], measured.seconds[i]);
+          running[i]->of_winner = paired_ratio(measured, i, static_cast<size_t>(winner - running.begin()));
+        if (baseline < running.size()) running[i]->versus = paired_ratio(measured, baseline, i);
       }
       return;
     } catch (const ContenderFault& fault) {
@@ -79,7 +79,8 @@ void time_results(std::vector<EntrantResult>& results, Backend& backend, int rou
 
 std::vector<EntrantResult> bench_cell(CellWork work, const SearchSpace& usual, Backend& backend, int rounds,
                                       const SampleRequest& request, const BenchOptions& options,
-                                      const std::function<void(const std::string&)>& say) {
+                                      const std::function<void(const std::string&)>& say,
+                                      const std::atomic<bool>& stop) {
   const Problem problem = make_problem(work.cell);
   complete_entrants(work, problem, backend.device());
   add_entrant(work, "default", {.candidate = default_candidate(usual, problem, backend.device())});
@@ -105,7 +106,7 @@ std::vector<EntrantResult> bench_cell(CellWork work, const SearchSpace& usual, B
     if (lacking) say(fmt::format("the baseline {} is left out: {}", result.entrant.name, result.reason));
     return lacking;
   });
-  time_results(results, backend, rounds, request, options);
+  time_results(results, backend, rounds, request, options, stop);
   return results;
 }
 
@@ -195,7 +196,10 @@ void report(const std::vector<EntrantResult>& results, const TunedTable& layers,
                  },
                  [&] {
                    if (format != OutputFormat::text) return;
-                   print(fmt::format("\n{} measured in {}{}{}.{}\n",
+                   const std::string wrong = wrong_results_text(verified_candidates(results), options.device,
+                                                                style_of(format, invocation.terminal));
+                   print((wrong.empty() ? "" : "\n" + wrong) +
+                         fmt::format("\n{} measured in {}{}{}.{}\n",
                                      counted(static_cast<int64_t>(results.size()) - failed, "contender"), cells,
                                      layers.layers.empty() ? "" : " and " + counted(layers.layers.size(), "layer"),
                                      failed > 0 ? fmt::format(", {} failed", failed) : "", written));
@@ -248,7 +252,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   try {
     for (; done < work.size() && !stop; ++done) {
       if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
-      std::vector<EntrantResult> measured = bench_cell(work[done], usual, *backend, rounds, sample, options, say);
+      std::vector<EntrantResult> measured = bench_cell(work[done], usual, *backend, rounds, sample, options, say, stop);
       add_peers(peers, measured);
       for (EntrantResult& result : measured) results.push_back(std::move(result));
     }
@@ -263,6 +267,11 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
     if (done > 0) keep_in_spite(invocation.terminal, [&] { report_so_far(error.what()); });
     throw;
   }
+  const bool cut =
+      stop && std::ranges::any_of(results, [&](const EntrantResult& result) {  // in the midst of its rounds
+        return result.status == Status::ok && result.entrant.role != "peer" && result.measurement.time.samples < rounds;
+      });
+  done -= cut ? 1 : 0;
   const bool lacks_layers = layers.layers.size() < wanted, whole = done == work.size() && !(lacks_layers && stop);
   report_so_far(whole ? "" : fmt::format("interrupted: {} measured", cells_done(done, work.size())));
   if (!whole) return Exit::interrupted;

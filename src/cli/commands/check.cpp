@@ -7,7 +7,10 @@
 #include <ctime>
 
 #include "base/system/lock.h"
-#include "check/judge.h"
+#include "check/check.h"
+#include "check/check_peers.h"
+#include "check/outputs/check_history.h"
+#include "check/update_table.h"
 #include "cli/commands/command.h"
 #include "cli/options/against.h"
 #include "cli/signals.h"
@@ -47,7 +50,7 @@ CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
   request.patience = cpu ? kCpuPatience : kGpuPatience;
   request.threshold = parse_share(options.threshold, "--threshold");
   if (!options.rounds.empty())
-    request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMostRounds));
+    request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMaxRounds));
   request.max_rounds = 4 * request.rounds;
   request.all_rivals = options.update;
   if (!options.patience.empty()) request.patience = parse_duration(options.patience, /*may_be_zero=*/true);
@@ -75,6 +78,18 @@ TableCommands commands_for(const CheckOptions& options, Regime regime) {
   TableCommands commands{.bench = command("bench"), .verify = command("verify")};
   if (regime != Regime::burst) commands.bench.insert(commands.bench.end(), {"--regime", std::string(name(regime))});
   return commands;
+}
+
+// How many winners are wrong and what they have in common; the advice repeats one. Empty where all are right.
+std::string wrong_winners(const CheckResult& result, const TunedTable& table, const Style& style) {
+  std::vector<VerifiedCandidate> verified;
+  for (const CellFinding& finding : result.findings)
+    for (const Entry& entry : table.entries)
+      if (entry.cell == finding.cell && text(entry.candidate) == finding.candidate &&
+          (finding.verdict.ok || finding.finding == Finding::wrong_result))
+        verified.push_back({entry.cell, entry.candidate, finding.verdict.reason});
+  const std::optional<WrongResults> wrong = wrong_results(verified);
+  return wrong ? paragraph(sentence(*wrong), style) : "";
 }
 
 // Times of one regime say nothing about those of the other.
@@ -178,20 +193,25 @@ std::vector<Cell> race_packs(const CheckOptions& options, const Catalog& catalog
   return mapped(table.entries, &Entry::cell);
 }
 
-// --history: appends the run, and names what changed a short time ago.
-void keep_history(const CheckOptions& options, const CheckResult& result, CheckRun run, const std::string& device,
-                  Regime regime, const Terminal& terminal) {
-  constexpr size_t kRecent = 10;  // runs
+// --history: read before anything is measured. Lines that are damaged are named, and stay in the file.
+History read_past(const CheckOptions& options, const Terminal& terminal) {
+  if (options.history.empty() || !is_there(options.history)) return {};
+  History past = read_history(options.history);
+  for (const Error& line : past.damaged)
+    warn(terminal, fmt::format("this line of the history is left out: {}", line.what()));
+  return past;
+}
+
+// Appends the run, and names what changed a short time ago.
+void keep_history(const CheckOptions& options, History past, const CheckResult& result, CheckRun run,
+                  const std::string& device, Regime regime, const Terminal& terminal) {
   const std::string& file = options.history;
   if (file.empty()) return;
   run.device = device, run.regime = name(regime), run.commit = options.commit;
+  past.runs.push_back(history_run(result, run));
   const OutputLock ours(file);
-  append_history(file, history_run(result, run));
-  const std::vector<HistoryRun> runs = read_history(file);
-  for (const HistorySeries& series : series_of(runs))
-    if (const size_t last = series.levels.size() - 1;
-        last > 0 && series.levels[last].first + kRecent >= series.times.size())
-      note(terminal, fmt::format("{}: {}: {}", file, series.name, change_text(series, last)));
+  append_history(file, past.runs.back());
+  for (const std::string& change : recent_changes(past.runs)) note(terminal, fmt::format("{}: {}", file, change));
 }
 
 // --update: writes `whole`, the table in the file, with the times of `result`, and warns about cells that keep theirs.
@@ -257,6 +277,7 @@ Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
   CheckRun run = begin_run(options.inconclusive);
   const double threshold = parse_share(options.threshold, "--threshold");
   require_outputs(files_of(options, {}));
+  const History past = read_past(options, invocation.terminal);
   Peers before = read_peers(options.against);
   pick_peers(before, options);
   const Peers now = measured_peers(options.peers);
@@ -278,7 +299,7 @@ Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
                              .other_environment = {{"identity", before.environment}},
                              .next = {}};
   report(result, run, context, options.outputs, invocation.terminal);
-  keep_history(options, result, run, now.device, now.regime, invocation.terminal);
+  keep_history(options, past, result, run, now.device, now.regime, invocation.terminal);
   return static_cast<Exit>(exit_code(result, run.undecided));
 }
 
@@ -308,6 +329,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
     if (entry.skipped.empty()) cells.push_back(entry.cell);
   require_problems(cells);
   require_outputs(files_of(options, cells));
+  const History past = read_past(options, invocation.terminal);
   Sides sides = open_sides(options, table);
   if (races_packs(options)) cells = race_packs(options, catalog, table, sides, invocation);
   require_effect(invocation.given, invocation.terminal, &sides.here->device());
@@ -334,7 +356,8 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
     // A check that was cut short gives no advice; a table's commands know nothing of two packs.
     const bool of_packs = races_packs(options) && exit_code(result) == static_cast<int>(Exit::no);
     if (result.fault.empty() && !options.update && !of_packs)
-      context.next = advice(result, sides.request, invocation.argv, table.tool, commands_for(options, table.regime));
+      context.next = wrong_winners(result, table, style_of(OutputFormat::text, invocation.terminal)) +
+                     advice(result, sides.request, invocation.argv, table.tool, commands_for(options, table.regime));
     report(result, run, context, options.outputs, invocation.terminal);
   };
   CheckResult result;
@@ -349,7 +372,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   result.fault = interruption(stop, result.findings, cells.size());
   report_all(result);
   if (!result.fault.empty()) return Exit::interrupted;
-  keep_history(options, result, run, sides.here->device().name, table.regime, invocation.terminal);
+  keep_history(options, past, result, run, sides.here->device().name, table.regime, invocation.terminal);
   if (options.update)
     return write_updated_table(options, read_table(options.table, catalog), result, run, sides.here->environment(),
                                invocation);

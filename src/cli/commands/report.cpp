@@ -50,8 +50,9 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
     add_output(files, "--output", options.output, markdown ? content::markdown_report : content::html_report);
   const Catalog catalog;
   const TunedTable table = tabled ? read_table(options.table, catalog) : TunedTable();
-  const std::vector<HistoryRun> history =
-      options.history.empty() ? std::vector<HistoryRun>() : read_history(options.history);
+  const auto [history, damaged] = options.history.empty() ? History() : read_history(options.history);
+  for (const Error& line : damaged)
+    warn(invocation.terminal, fmt::format("this line of the history is left out: {}", line.what()));
   if (!options.history.empty() && history.empty())
     throw request_error(fmt::format("--history: {} has no runs", options.history));
   require_outputs(files);

@@ -43,7 +43,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
         parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
   if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
   if (!options.rounds.empty()) {
-    request.final_rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMostRounds));
+    request.final_rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMaxRounds));
     request.final_stretch = false;
   }
   if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
@@ -225,7 +225,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
     if (!more.empty()) last += " " + more;
   last += fmt::format(" The table is {}.", options.output);
   const Style style = style_of(format, invocation.terminal, options.verbose);
-  last = paragraph(last, style);
+  last = wrong_text(options, table, style) + paragraph(last, style);
   if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete, any_trusted) + "\n";
   if (format == OutputFormat::json) print(pretty_json(to_json(table)));
   if (format == OutputFormat::csv) print(find_exporter("csv").write(table).files.at(0).text);
@@ -470,6 +470,17 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
 }
 
 }  // namespace
+
+std::string wrong_text(const TuneOptions& options, const TunedTable& table, const Style& style) {
+  if (std::ranges::none_of(table.entries, [](const Entry& entry) { return entry.failed > 0; })) return "";
+  std::vector<VerifiedCandidate> verified;
+  const JournalContents journal = read_journal(options.journal, options.catalog);
+  for (const Entry& entry : table.entries)
+    for (const Trial& trial : value_in(journal.trials, id(entry.cell)))
+      if (trial.status == Status::ok || trial.status == Status::wrong_result)
+        verified.push_back({entry.cell, trial.candidate, trial.reason});
+  return wrong_results_text(verified, options.device, style);
+}
 
 Command tune_command() {
   return {.name = "tune",

@@ -469,7 +469,7 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
   if (counts < asked)
     last += fmt::format(" {} token counts were not reached within the time: --resume goes on.", asked - counts);
   const std::string flags = has_groups(run.layers[0].format) ? "--quantization moe_wna16 ..." : "...";
-  last = paragraph(last, style) +
+  last = wrong_text(options, table, style) + paragraph(last, style) +
          fmt::format("Next: {}={} {} {}\n",
                      run.server == Server::vllm ? "VLLM_TUNED_CONFIG_FOLDER" : "SGLANG_MOE_CONFIG_DIR",
                      shell_quoted(run.folder.string()),

@@ -78,6 +78,9 @@ void leave_to_choice(TuneRequest& request);
 std::function<std::vector<Candidate>(const Entries&)> served_contenders(const ServedRun& run, const TunedTable& table,
                                                                         const TuneOptions& options);
 
+/// What is wrong with results of this run's candidates, and the command that repeats one; empty where all are right.
+std::string wrong_text(const TuneOptions& options, const TunedTable& table, const Style& style);
+
 /// Writes the files and prints each token count's rows and gain. Token counts without choices keep the server's rows.
 Exit write_served(const ServedRun& run, const TunedTable& table, const TuneOptions& options,
                   const Invocation& invocation);

@@ -77,7 +77,7 @@ void read_text_of(const std::string& text, const Catalog& catalog, Judged& judge
     each_line(judged.file, [](const JsonAt& json, const std::string&) { require_valid(json, "journal"); });
   } else if (begins_as(judged.file, content::history)) {
     judged.kind = "history", judged.version = 1;
-    read_history(judged.file);
+    if (const History history = read_history(judged.file); !history.damaged.empty()) throw history.damaged[0];
   } else if (const std::optional<Json> config = config_of(text, judged.file)) {
     judged.kind = "model";
     models_from_hf_config(JsonAt(*config, judged.file), "config");

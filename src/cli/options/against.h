@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "check/judge.h"
+#include "check/lineup.h"
 #include "cli/options/device_options.h"
 #include "variant/catalog.h"
 

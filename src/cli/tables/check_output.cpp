@@ -12,6 +12,7 @@
 #include "base/system/file.h"
 #include "base/text/text.h"
 #include "base/text/units.h"
+#include "check/outputs/sentences.h"
 #include "cli/files/files.h"
 
 namespace moetune {
@@ -94,7 +95,7 @@ std::vector<std::string> row_of(const CellFinding& finding, const CheckResult& r
   }
   if (named) row.insert(row.begin(), finding.kernel);
   if (verbose) row.push_back(judged_by(finding, result));
-  row.push_back(fmt::format("{}{}", name(finding.finding), is_told_by_time(finding) ? ", by time" : ""));
+  row.push_back(fmt::format("{}{}", name(finding.finding), judged_by_time(finding) ? ", by time" : ""));
   if (verbose) row.push_back(finding.candidate);
   return row;
 }
@@ -110,7 +111,7 @@ std::string legend(const CheckResult& result) {
            found;
   std::vector<std::string> controls;
   for (const CellFinding& finding : findings)
-    if (finding.rounds > 0 && !is_told_by_time(finding) && !contains(controls, finding.control))
+    if (finding.rounds > 0 && !judged_by_time(finding) && !contains(controls, finding.control))
       controls.push_back(finding.control);
   if (controls.empty()) return found.substr(1);
   return fmt::format("Before is the table's time, scaled by how much longer {} takes now, in the same rounds.",
@@ -210,7 +211,7 @@ std::string advice(const CheckResult& result, const CheckRequest& request, const
   const auto any = [&](Remedy remedy) {
     return std::ranges::any_of(result.findings, [&](const CellFinding& finding) { return finding.remedy == remedy; });
   };
-  const int more = std::min(request.max_rounds, kMostRounds);
+  const int more = std::min(request.max_rounds, kMaxRounds);
   if (any(Remedy::rounds) && more > request.rounds) return "Next: " + with_rounds(argv, more);
   if (any(Remedy::tune)) return tune_again(tool);
   if (any(Remedy::rounds) || any(Remedy::again)) return "Next, when this machine is quiet: " + shell_line(argv);

@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "check/judge.h"
+#include "check/check.h"
+#include "check/outputs/ci_outputs.h"
 #include "cli/text/output.h"
 
 namespace moetune {
@@ -42,7 +43,7 @@ struct TableCommands {
   std::vector<std::string> bench, verify;
 };
 
-constexpr int kMostRounds = 10000;  // that --rounds takes
+constexpr int kMaxRounds = 10000;  // that --rounds takes
 
 /// A line that begins with "Next"; "" where all is well or nothing helps. After a wrong result it is `commands.verify`,
 /// after a regression `commands.bench`, for that cell. Where nothing was decided it is the user's own command line

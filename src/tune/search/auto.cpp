@@ -72,7 +72,7 @@ class Auto final : public Strategy {
     }
     std::set<Candidate> once;
     std::erase_if(first_, [&](const Candidate& candidate) { return !once.insert(candidate).second; });
-    if (all) effort_.most = std::ssize(first_);
+    if (all) effort_.max = std::ssize(first_);
   }
 
   std::optional<Ask> ask() override {
@@ -99,7 +99,7 @@ class Auto final : public Strategy {
     return {next.begin(), next.begin() + static_cast<std::ptrdiff_t>(std::min(count, next.size()))};
   }
 
-  int64_t most_candidates() const override { return effort_.most; }
+  int64_t max_candidates() const override { return effort_.max; }
 
  private:
   struct Known {
@@ -145,7 +145,7 @@ class Auto final : public Strategy {
 
   // Goes on when half of what it last asked for is answered: what is missing may be slow to compile.
   void plan() {
-    const bool asks = begin() || race(kRaceBlocks) || (tried() < effort_.most && step());
+    const bool asks = begin() || race(kRaceBlocks) || (tried() < effort_.max && step());
     if (!asks && unanswered_.empty()) race(kFinalBlocks);
     planned_ = queue_.size();
   }
@@ -208,7 +208,7 @@ class Auto final : public Strategy {
       if (!own.empty() && own.front().second->racer.median < best + std::log(kRivalVariant))
         nears.push_back(look_near(own, best));
     }
-    const int64_t room = std::min(kGeneration, effort_.most - tried());
+    const int64_t room = std::min(kGeneration, effort_.max - tried());
     const double least = std::max(in_vain(best) ? kModestGain : kSmallestGain, noise() / 4);
     // What was compiled ahead comes first, while it still promises enough.
     for (const Candidate& candidate : likely_)
@@ -268,10 +268,10 @@ class Auto final : public Strategy {
       if (same_variant(candidate, fastest) && !known_.contains(candidate))
         near.surrogate.believe(coordinates(candidate));
     std::set<Candidate> works;  // one of all candidates that do the same work is enough
-    for (const auto& [candidate, known] : known_) works.insert(stand_in(candidate));
-    for (const Candidate& candidate : unanswered_) works.insert(stand_in(candidate));
+    for (const auto& [candidate, known] : known_) works.insert(canonical(candidate));
+    for (const Candidate& candidate : unanswered_) works.insert(canonical(candidate));
     const auto add = [&](const Candidate& candidate) {
-      if (near.promises.contains(candidate) || !works.insert(stand_in(candidate)).second) return;
+      if (near.promises.contains(candidate) || !works.insert(canonical(candidate)).second) return;
       Promise promise{.point = coordinates(candidate), .modelled = modelled_above(candidate, fastest)};
       promise.gain = near.gain(promise);
       near.promises[candidate] = std::move(promise);
@@ -287,9 +287,9 @@ class Auto final : public Strategy {
     std::set<Candidate> left;
     for (int step = 0; step < kSteps; ++step) {
       const Candidate* next = nullptr;
-      double most_gain = 0;
+      double max_gain = 0;
       for (const auto& [candidate, promise] : near.promises)
-        if (promise.gain > most_gain && !left.contains(candidate)) next = &candidate, most_gain = promise.gain;
+        if (promise.gain > max_gain && !left.contains(candidate)) next = &candidate, max_gain = promise.gain;
       if (!next) break;
       left.insert(*next);
       for (const Candidate& neighbour : neighbours_of(*next)) add(neighbour);
@@ -301,10 +301,10 @@ class Auto final : public Strategy {
     return knob_coordinates(domain_->values_of(candidate), candidate);
   }
 
-  const Candidate& stand_in(const Candidate& candidate) {
-    const auto [place, fresh] = stand_ins_.try_emplace(candidate, candidate);
+  const Candidate& canonical(const Candidate& candidate) {
+    const auto [place, fresh] = canonical_.try_emplace(candidate, candidate);
     const Variant& variant = *candidate.variant;
-    if (fresh && variant.stand_in) place->second = variant.stand_in(candidate, problem_);
+    if (fresh && variant.canonical) place->second = variant.canonical(candidate, problem_);
     return place->second;
   }
 
@@ -362,7 +362,7 @@ class Auto final : public Strategy {
   std::map<Candidate, Known> known_;
   std::map<Candidate, std::vector<Candidate>> neighbours_;
   std::map<Candidate, double> modelled_;
-  std::map<Candidate, Candidate> stand_ins_;
+  std::map<Candidate, Candidate> canonical_;
   std::map<std::string, Learned> learned_;  // by variant
   std::optional<double> marked_;            // the best when it last improved enough,
   int64_t tried_then_ = 0;                  // and how many candidates were tried then

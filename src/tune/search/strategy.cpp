@@ -30,24 +30,24 @@ class InOrder final : public Strategy {
   std::optional<Ask> ask() override {
     while (next_ < order_.size()) {
       const Candidate& candidate = order_[next_++];
-      if (!told_.contains(candidate)) return Ask{candidate, blocks_};
+      if (!known_.contains(candidate)) return Ask{candidate, blocks_};
     }
     return std::nullopt;
   }
 
-  void tell(const Trial& trial) override { told_.insert(trial.candidate); }
+  void tell(const Trial& trial) override { known_.insert(trial.candidate); }
   std::vector<Candidate> likely(size_t count) const override {
     std::vector<Candidate> next;
     for (size_t i = next_; i < order_.size() && next.size() < count; ++i)
-      if (!told_.contains(order_[i])) next.push_back(order_[i]);
+      if (!known_.contains(order_[i])) next.push_back(order_[i]);
     return next;
   }
-  int64_t most_candidates() const override { return std::ssize(order_); }
+  int64_t max_candidates() const override { return std::ssize(order_); }
 
  private:
   std::vector<Candidate> order_;
   int blocks_;
-  std::set<Candidate> told_;
+  std::set<Candidate> known_;
   size_t next_ = 0;
 };
 
@@ -59,7 +59,7 @@ std::vector<Candidate> shuffled(std::vector<Candidate> candidates, uint64_t seed
   return candidates;
 }
 
-constexpr size_t kMostStarts = 12;
+constexpr size_t kMaxStarts = 12;
 constexpr double kNearRows = 0.6;   // doublings
 constexpr double kOtherFusion = 1;  // doublings that another fusion or dtype counts as
 
@@ -145,7 +145,7 @@ WarmStart warm_start(const Problem& problem, const std::vector<const Entry*>& en
   }
   std::ranges::stable_sort(ranked, [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [distance, entry] : ranked)
-    if (start.candidates.size() < kMostStarts) add_once(start.candidates, entry->candidate);
+    if (start.candidates.size() < kMaxStarts) add_once(start.candidates, entry->candidate);
   return start;
 }
 

@@ -30,7 +30,7 @@ class Strategy {
   /// Candidates that it may ask for next, the likeliest first: they can be compiled ahead. At most `count`.
   virtual std::vector<Candidate> likely(size_t count) const = 0;
   /// The most candidates that it asks for.
-  virtual int64_t most_candidates() const = 0;
+  virtual int64_t max_candidates() const = 0;
 };
 
 struct WarmStart {

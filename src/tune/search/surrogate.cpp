@@ -14,7 +14,7 @@ namespace {
 constexpr double kRelevances[] = {0.5, 0.25, 0.125, 0.0625};  // tried first, the same for all knobs
 constexpr double kNoises[] = {1e-4, 1e-2, 0.1};
 constexpr double kChange = 3;  // factor by which a knob's relevance is changed
-constexpr double kLeastRelevance = 1e-3, kMostRelevance = 4;
+constexpr double kMinRelevance = 1e-3, kMaxRelevance = 4;
 constexpr double kLongestList = 4;  // the most that coordinates in a list of values differ by
 
 using Triangle = std::vector<std::vector<double>>;  // rows of a lower triangle
@@ -101,7 +101,7 @@ void Surrogate::choose(bool learns) {
   for (size_t knob = 0; learns && knob < best_relevances.size(); ++knob)
     for (const double change : {1 / kChange, kChange}) {
       relevances_ = best_relevances;
-      relevances_[knob] = std::clamp(relevances_[knob] * change, kLeastRelevance, kMostRelevance);
+      relevances_[knob] = std::clamp(relevances_[knob] * change, kMinRelevance, kMaxRelevance);
       if (keep_if_better()) break;
     }
   relevances_ = best_relevances;

@@ -96,7 +96,9 @@ def test_a_wrong_kernel_is_exit_1_and_named_first(planted, against):
     findings = planted.json("c.json")["findings"]
     assert findings[2]["finding"] == "wrong_result"
     wrong = sum(finding["finding"] == "wrong_result" for finding in findings)
-    assert f"3 cells: {wrong} wrong result" in " ".join(result.stdout.split())
+    words = " ".join(result.stdout.split())
+    assert f"3 cells: {wrong} wrong result" in words
+    assert re.search(f"{wrong} candidates? (with .*)?gave wrong results in {wrong} cells?. The first, in custom/.* differs: planted. Next: moetune verify", words)
     assert re.search(r"^::error title=moetune check%3A wrong_result::custom/.* differs: planted$", result.stderr, re.M)
 
 
@@ -267,6 +269,12 @@ def test_a_history_names_what_crept_in_below_the_threshold(planted):
     planted.ok("report", "--history", "past.jsonl")
     html = (planted.path / "past.jsonl.html").read_text()
     assert html.count("<title>") >= 7 and "times of custom/up/fwd" in html and "noise band" in html
+    planted.write("past.jsonl", "\n".join([*lines[:3], lines[3][:50], *lines[4:]]) + "\n")
+    skipped, (finding,) = raced(planted, "--history", "past.jsonl", "--commit", "c1")
+    assert finding["finding"] == "equivalent" and "this line of the history is left out: past.jsonl:4:" in " ".join(skipped.stderr.split())
+    assert [line["commit"] for line in map(json.loads, (planted.path / "past.jsonl").read_text().splitlines()[4:])] == ["b1", "b2", "b3", "c1"]
+    assert "past.jsonl:4:" in planted.ok("report", "--history", "past.jsonl").stderr
+    assert "line 4" in planted.run("validate", "past.jsonl").stdout
     planted.write("past.jsonl", "{}\n")
     assert "is not a history of moetune check" in raced(planted, "--history", "past.jsonl", code=2)[0].stderr
 

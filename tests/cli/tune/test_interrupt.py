@@ -3,6 +3,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import time
 
@@ -231,6 +232,28 @@ def test_a_cell_without_a_correct_candidate_is_exit_1(planted):
     entry, = planted.json("moetune-table.json")["entries"]
     assert "planted" in entry["skipped"]
     validate("table", planted.path / "moetune-table.json")
+
+
+def test_wrong_results_speak_first(planted):
+    result = planted.ok("tune", *TINY, "--strategy", "exhaustive", "--set", "block_m=24,96", env={"MOETUNE_PLANT": "wrong:block_m=96"})
+    said = re.search(r"(\d+) candidates with block_m=96 gave wrong results in 1 cell. The first, in custom/.* differs: planted. "
+                     r"Again: (moetune verify --device cpu .* --candidate 'cpu block_m=96 [^']*') 1 of 1 cell tuned",
+                     " ".join(result.stdout.split()))
+    entry, = planted.json("moetune-table.json")["entries"]
+    assert said and int(said[1]) == entry["failed"], result.stdout
+    again = planted.run(*shlex.split(said[2])[1:], env={"MOETUNE_PLANT": "wrong:block_m=96"})
+    assert again.returncode == 1 and "0 of 1 candidate right" in again.stdout
+
+
+def test_bench_that_is_interrupted_keeps_its_rounds(planted):
+    process = planted.start("bench", *TINY, "--rounds", "100000", "-o", "bench.json", env={"MOETUNE_PLANT": "trial_ms:20"})
+    while not process.stderr.readline().startswith("[1/1]"):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 130, out + err
+    assert "interrupted: 0 of 1 cell" in planted.json("bench.json").get("fault", "")
+    assert all(1 <= point["measurement"]["samples"] < 1000 for point in planted.json("bench.json")["points"])
 
 
 def test_two_tuners_on_one_device(planted):

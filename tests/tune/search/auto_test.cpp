@@ -87,7 +87,7 @@ Outcome search(const SearchSetting& setting, const std::function<double(const Ca
   outcome.seconds = seconds(best->first);
   if (winner) *winner = best->first;
   outcome.candidates = std::ssize(trials);
-  EXPECT_LE(outcome.candidates, strategy->most_candidates());
+  EXPECT_LE(outcome.candidates, strategy->max_candidates());
   return outcome;
 }
 
@@ -159,9 +159,9 @@ TEST_P(AutoSearch, BeginsWithWhatWonNearbyAndTriesFewMore) {
 // Of candidates that launch the same work in the same order one is enough, after what it begins with.
 TEST_P(AutoSearch, TriesNoTwoThatDoTheSameWork) {
   const auto strategy = make_auto(setting(3));
-  const auto stand_in = [&](const Candidate& c) {
+  const auto canonical = [&](const Candidate& c) {
     const Variant& variant = *c.variant;
-    return variant.stand_in ? variant.stand_in(c, problem) : c;
+    return variant.canonical ? variant.canonical(c, problem) : c;
   };
   const size_t first = strategy->likely(100).size();
   Random random(3, 0x7e57);
@@ -169,7 +169,7 @@ TEST_P(AutoSearch, TriesNoTwoThatDoTheSameWork) {
   std::set<Candidate> works;
   while (const std::optional<Ask> next = strategy->ask()) {
     const bool fresh = !trials.contains(next->candidate);
-    const bool other = works.insert(stand_in(next->candidate)).second;
+    const bool other = works.insert(canonical(next->candidate)).second;
     EXPECT_TRUE(!fresh || other || trials.size() < first) << text(next->candidate);
     Trial& trial = trials[next->candidate];
     trial.candidate = next->candidate;

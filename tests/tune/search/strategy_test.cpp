@@ -55,7 +55,7 @@ std::vector<Candidate> all_asked(Strategy& strategy) {
 
 TEST(Strategy, ExhaustiveAsksAllInOrder) {
   const auto strategy = over("exhaustive", legal());
-  EXPECT_EQ(strategy->most_candidates(), std::ssize(legal()));
+  EXPECT_EQ(strategy->max_candidates(), std::ssize(legal()));
   EXPECT_EQ(strategy->ask()->blocks, 3);
   EXPECT_EQ(all_asked(*over("exhaustive", legal())), legal());
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "check/findings.h"
+#include "check/outputs/ci_outputs.h"
+#include "check/outputs/sentences.h"
 #include "error_of.h"
 #include "golden.h"
 

@@ -1,56 +1,60 @@
 // The rules of `check`, on changes that are given, and the false discovery rate over cells.
-#include "check/significance.h"
+#include "check/verdict.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "check/false_discovery.h"
 #include "tune/fake_backend.h"
 
 namespace moetune {
 namespace {
 
-const double kTwo = std::log1p(0.02);
+const SmallestEffect kTwo = {.size = std::log1p(0.02)};
 
-TEST(Rules, AreOfBothSides) {
-  EXPECT_EQ(judge(around(0.001, 0.01), false, kTwo), Finding::equivalent);
-  EXPECT_EQ(judge(around(-0.03, 0.01), false, kTwo), Finding::improved);
-  EXPECT_EQ(judge(around(-0.015, 0.018), false, kTwo), Finding::equivalent);  // no wider than the threshold
-  EXPECT_EQ(judge(around(-0.8, 0.81), false, kTwo), Finding::inconclusive);   // slower by 1 % or half as slow
-  EXPECT_EQ(judge(around(0.001, 0.03), false, kTwo), Finding::inconclusive);
-  EXPECT_EQ(judge(around(0.03, 0.01), false, kTwo), Finding::inconclusive);  // a regression that is not confirmed
-  EXPECT_EQ(judge(around(0.03, 0.01), true, kTwo), Finding::regressed);
+TEST(SmallestEffect, JudgesBothSides) {
+  EXPECT_EQ(kTwo.judge(around(0.001, 0.01), false), Finding::equivalent);
+  EXPECT_EQ(kTwo.judge(around(-0.03, 0.01), false), Finding::improved);
+  EXPECT_EQ(kTwo.judge(around(-0.015, 0.018), false), Finding::equivalent);  // no wider than the effect
+  EXPECT_EQ(kTwo.judge(around(-0.8, 0.81), false), Finding::inconclusive);   // slower by 1 % or half as slow
+  EXPECT_EQ(kTwo.judge(around(0.001, 0.03), false), Finding::inconclusive);
+  EXPECT_EQ(kTwo.judge(around(0.03, 0.01), false), Finding::inconclusive);  // a regression that is not confirmed
+  EXPECT_EQ(kTwo.judge(around(0.03, 0.01), true), Finding::regressed);
 }
 
-TEST(ShowsRegression, NeedsTheMedianOverTheThresholdAndSurelyOverZero) {
-  EXPECT_TRUE(shows_regression(around(0.03, 0.01), kTwo));
-  EXPECT_FALSE(shows_regression(around(0.019, 0.001), kTwo));
-  EXPECT_FALSE(shows_regression(around(0.03, 0.018), kTwo));
-  EXPECT_FALSE(shows_regression(around(0.10, 0.021), kTwo));  // wider than the threshold: 6 halves
-  EXPECT_TRUE(shows_regression(around(0.13, 0.021), kTwo));
+TEST(SmallestEffect, AnIncreaseIsAboveItsSizeAndSurelyAboveZero) {
+  EXPECT_TRUE(kTwo.is_increase(around(0.03, 0.01)));
+  EXPECT_FALSE(kTwo.is_increase(around(0.019, 0.001)));
+  EXPECT_FALSE(kTwo.is_increase(around(0.03, 0.018)));
+  EXPECT_FALSE(kTwo.is_increase(around(0.10, 0.021)));  // wider than the effect: 6 halves
+  EXPECT_TRUE(kTwo.is_increase(around(0.13, 0.021)));
+  const SmallestEffect bold = {.size = kTwo.size, .sure = 1, .sure_when_noisy = 2};
+  EXPECT_TRUE(bold.is_increase(around(0.03, 0.018)));
+  EXPECT_TRUE(bold.is_increase(around(0.10, 0.021)));
 }
 
-TEST(ChanceOfSlowdown, IsThatOfTheIntervalWidenedWhereItIsTooNarrow) {
-  EXPECT_NEAR(chance_of_slowdown(around(0.01, 0.01), kTwo), 0.025, 1e-6);
-  EXPECT_NEAR(chance_of_speedup(around(-0.01, 0.01), kTwo), 0.025, 1e-6);
-  EXPECT_EQ(chance_of_slowdown(around(-0.01, 0.01), kTwo), 1);
-  EXPECT_EQ(chance_of_slowdown(around(0.01, 0), kTwo), 0);
-  EXPECT_NEAR(chance_of_slowdown(around(0.04 * 6 / 1.7, 0.04), kTwo), 0.025, 1e-6);
+TEST(SmallestEffect, ChancesAreOfTheIntervalWidenedWhereItIsTooNarrow) {
+  EXPECT_NEAR(kTwo.chance_of_increase(around(0.01, 0.01)), 0.025, 1e-6);
+  EXPECT_NEAR(kTwo.chance_of_decrease(around(-0.01, 0.01)), 0.025, 1e-6);
+  EXPECT_EQ(kTwo.chance_of_increase(around(-0.01, 0.01)), 1);
+  EXPECT_EQ(kTwo.chance_of_increase(around(0.01, 0)), 0);
+  EXPECT_NEAR(kTwo.chance_of_increase(around(0.04 * 6 / 1.7, 0.04)), 0.025, 1e-6);
 }
 
-TEST(ChanceOfSlowdown, OfWhatShowsARegressionIsADiscoveryAmongAHundredCells) {
+TEST(SmallestEffect, ItsIncreasesAreDiscoveriesAmongAHundredCellsAndNotAmongAThousand) {
   std::vector<double> chances(100, 0.5);
-  chances[7] = chance_of_slowdown(around(0.0201, 0.0201 / 1.71), kTwo);
+  chances[7] = kTwo.chance_of_increase(around(0.0201, 0.0201 / 1.71));
   EXPECT_TRUE(discoveries(chances, 0.05)[7]);
   chances.resize(1000, 0.5);
   EXPECT_FALSE(discoveries(chances, 0.05)[7]);
 }
 
-TEST(Detectable, IsTheThresholdAndHalfTheIntervalWhereThatIsNarrow) {
-  EXPECT_NEAR(detectable(around(0, 0), kTwo), 0.02, 1e-12);
-  EXPECT_NEAR(std::log1p(detectable(around(0.5, 0.01), kTwo)), kTwo + 0.01, 1e-12);
-  EXPECT_NEAR(std::log1p(detectable(around(0, 0.018), kTwo)), 2.7 * 0.018, 1e-12);
-  EXPECT_NEAR(std::log1p(detectable(around(0, 0.05), kTwo)), 7 * 0.05, 1e-12);
+TEST(SmallestEffect, DetectsItsSizeAndHalfTheIntervalWhereThatIsNarrow) {
+  EXPECT_NEAR(kTwo.detectable(around(0, 0)), 0.02, 1e-12);
+  EXPECT_NEAR(std::log1p(kTwo.detectable(around(0.5, 0.01))), kTwo.size + 0.01, 1e-12);
+  EXPECT_NEAR(std::log1p(kTwo.detectable(around(0, 0.018))), 2.7 * 0.018, 1e-12);
+  EXPECT_NEAR(std::log1p(kTwo.detectable(around(0, 0.05))), 7 * 0.05, 1e-12);
 }
 
 CellFinding of(double change, double half, Finding what = Finding::equivalent) {

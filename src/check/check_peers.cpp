@@ -1,10 +1,13 @@
-// The verdict on other libraries' times: those of two files, by the rules of judge.h as far as they apply.
+// The verdict on other libraries' times: those of two files, by the rules of check.h as far as they apply.
+#include "check/check_peers.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "check/significance.h"
+#include "check/false_discovery.h"
+#include "check/verdict.h"
 
 namespace moetune {
 namespace {
@@ -22,14 +25,14 @@ Estimate change_between(const Peers& before, const Peers& now, const std::string
 
 // `change` is that of `latest`, `first` of the times before these were measured again.
 CellFinding compare_peer(CellFinding finding, const std::string& cell, const Peers& before, const Peers& latest,
-                         const Estimate& change, const Estimate& first, double limit) {
+                         const Estimate& change, const Estimate& first, const SmallestEffect& effect) {
   const Measurement *then = before.find(cell, finding.kernel), *today = latest.find(cell, finding.kernel);
-  const bool confirmed = shows_regression(change, limit) && shows_regression(first, limit);
+  const bool confirmed = effect.is_increase(change) && effect.is_increase(first);
   finding.now = *today, finding.before_seconds = then->time.value, finding.rounds = std::max(1, today->time.samples);
-  finding.change = {std::expm1(change.value), std::expm1(change.low), std::expm1(change.high)};
+  finding.change = as_ratio(change);
   finding.metric_changes = metric_changes(*today, *then);
-  finding.detectable = detectable(change, limit);
-  finding.finding = finding.by_ratio = finding.by_time = judge(change, confirmed, limit);
+  finding.detectable = effect.detectable(change);
+  finding.finding = finding.by_ratio = finding.by_time = effect.judge(change, confirmed);
   std::string beside;
   if (const Measurement* c = latest.find(cell, kUnchanged), *b = before.find(cell, kUnchanged);
       c && b && finding.kernel != kUnchanged) {
@@ -54,7 +57,7 @@ CellFinding compare_peer(CellFinding finding, const std::string& cell, const Pee
 CheckResult check_peers(const Peers& before, const Peers& now, const Peers* again, const std::string& name,
                         double threshold) {
   CheckResult result{.threshold = threshold, .against = name, .same_rounds = false};
-  const double limit = std::log1p(threshold);
+  const SmallestEffect effect{.size = std::log1p(threshold)};
   const Peers& latest = again ? *again : now;
   std::vector<double> chances;
   for (const auto& [id, cell] : before.cells)
@@ -68,14 +71,14 @@ CheckResult check_peers(const Peers& before, const Peers& now, const Peers* agai
       }
       const Estimate change = change_between(before, latest, id, time.peer);
       const Estimate first = again ? change_between(before, now, id, time.peer) : change;
-      finding = compare_peer(finding, id, before, latest, change, first, limit);
-      chances.push_back(chance_of_slowdown(change, limit));
+      finding = compare_peer(finding, id, before, latest, change, first, effect);
+      chances.push_back(effect.chance_of_increase(change));
     }
   const std::vector<bool> slowed = discoveries(chances, kFalseDiscoveries);
   for (size_t i = 0; i < slowed.size(); ++i)
     if (CellFinding& one = result.findings[i]; one.finding == Finding::regressed && !slowed[i])
       one = settled(one, Finding::inconclusive, one.reason + "; chance explains it among so many");
-  result.mean = mean_of(result.findings, limit);
+  result.mean = mean_of(result.findings, effect);
   return result;
 }
 

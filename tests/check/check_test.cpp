@@ -1,5 +1,5 @@
 // The verdicts of `check`, on a backend without noise and on one with a great deal of it.
-#include "check/judge.h"
+#include "check/check.h"
 
 #include <gtest/gtest.h>
 
