@@ -46,7 +46,7 @@ struct CellSpeedups {
   std::vector<std::pair<std::string, double>> factors = {};
 };
 
-/// Whether a name is of another's kernel: the default and kernels that moetune exported are not.
+/// Whether a name is that of another library's kernel: neither the default nor a kernel that moetune exported.
 bool is_other(const std::string& name);
 
 /// One op's cells beside one other, or beside the fastest other of each cell.

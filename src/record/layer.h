@@ -18,10 +18,10 @@ std::vector<const TunedLayer*> layers_of(const TunedTable& table);
 /// The layer of a cell of up or of down, or null.
 const TunedLayer* find_layer(const TunedTable& table, const Cell& cell);
 
-/// The table whose entries have the pairs of its layers for winners. Of those that were no winners the time is the
-/// part's, and there are no rivals.
+/// The table with the pairs of its layers as winners of their cells. Where that changes the winner, the entry gets the
+/// time of its part of the pair, and no rivals.
 TunedTable with_layers(TunedTable table);
-/// The same, where of the shapes that layers have only the cells of layers are left, and no choices.
+/// The same without choices. Of a shape that layers have, only the cells of layers stay.
 TunedTable layers_alone(TunedTable table);
 
 /// Why the layer's times are too noisy to judge by, as a sentence; or empty.

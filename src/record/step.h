@@ -38,7 +38,7 @@ std::vector<CellTimes> cell_times(const TunedTable& table);
 /// The steps whose six cells are there and which have a sum, in the order of the dw cells of up. The six have the same
 /// model, sharding, dtype, tokens, routing and seed; within a projection they have the same permutations and weights,
 /// and both dw have the same accumulate and fp32_dw; each combination of weight_gradient and gates of dx, and of up
-/// sum_slots, makes a step of its own. Where dx and dw of down sum slots, fwd need not. Plain cells of up go with plain
+/// sum_slots, makes a separate step. Where dx and dw of down sum slots, fwd need not. Plain cells of up go with plain
 /// cells of down, and permuted ones with permuted ones; where such a partner is missing on both sides, a plain
 /// projection goes with a permuted one.
 std::vector<Step> training_steps(const std::vector<CellTimes>& cells);

@@ -28,7 +28,7 @@ int64_t failures(const std::vector<EntrantResult>& results);
 /// both.
 std::vector<Comparison> comparisons(const std::vector<EntrantResult>& results);
 
-/// For people: a table per cell, contenders in short, and the reasons of failures below. A verbose style tells all
+/// For people: a table per cell, contenders in short, and the reasons of failures below. A verbose style adds all
 /// knobs, roles, intervals and rates. Layers, what training steps take and how winners compare come last. Results of a
 /// cell follow each other.
 std::string bench_text(const std::vector<EntrantResult>& results, const Style& style, const TunedTable& layers = {});

@@ -27,7 +27,7 @@ void require_choice(const ContestRequest& request, const std::vector<Cell>& cell
 /// Takes the rounds, looks, waiting and blocks of the run's finals, and its end where it begins now.
 void measure_as_finals(ContestRequest& request, const TuneRequest& run);
 
-/// Runs `measure` on a device, with a listener that tells people of each cell unless `quiet`; `what` is done there. A
+/// Runs `measure` on a device, with a listener that shows each cell to people unless `quiet`; `what` is done there. A
 /// device that is lost leaves the work to the next; the last one's error is thrown.
 void contest_on(const std::vector<Backend*>& devices, std::string_view what, bool quiet, const Terminal& terminal,
                 const std::function<void(Backend&, const ContestListener&)>& measure);
@@ -37,7 +37,7 @@ void contest_on(const std::vector<Backend*>& devices, std::string_view what, boo
 std::vector<HeadedTable> choice_tables(const TunedTable& table, bool verbose);
 
 /// "2 robust choices: at most 1.2 % slower than the fastest contender of a cell, 0.4 % on average (times ± 0.3 %)."
-/// Empty without any. Times that are more uncertain than kUncertainTime are told to be too noisy to trust.
+/// Empty without any. It says so where times are more uncertain than kUncertainTime.
 std::string choices_sentence(const TunedTable& table);
 
 }  // namespace moetune

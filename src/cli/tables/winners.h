@@ -7,8 +7,8 @@
 namespace moetune {
 
 /// For each layer the figures of its routings, the winners' times beside the default's and the fastest baseline's,
-/// and the winners by what differs from the default; then layers, and what training steps take: text of at most 80
-/// columns. A verbose style tells all knobs, all baselines and rates, in wider tables.
+/// and the winners by the knobs that differ from the default; then layers, and what training steps take: text of at
+/// most 80 columns. A verbose style adds all knobs, all baselines and rates, in wider tables.
 std::string results_text(const TunedTable& table, const Style& style);
 
 /// "3 of 12 cells are too noisy to trust: CELL (its time is uncertain by 31 %), ...; tune again with a longer --wait or

@@ -84,10 +84,10 @@ struct MergedJournal {
   std::vector<std::string> conflicts;  // cells with different records in several journals
 };
 
-/// Joins the cells as `merge` joins those of tables, and the records one journal after another. Of a cell with records
-/// in several journals, those of one are taken: the first's, or the last's where `prefer` is "last". Exit::machine
-/// where devices or environments don't compare; Exit::request where the journals cannot be read, or their spaces,
-/// strategies or seeds differ.
+/// Combines the cells as `merge` does those of tables, and the records one journal after another. Of a cell with
+/// records in several journals, those of one are taken: the first's, or the last's where `prefer` is "last".
+/// Exit::machine where devices or environments don't compare; Exit::request where the journals cannot be read, or their
+/// spaces, strategies or seeds differ.
 MergedJournal merge_journals(const std::vector<std::filesystem::path>& paths, const std::string& prefer,
                              const Catalog& catalog);
 

@@ -40,20 +40,20 @@ void require_same_request(const JournalHeader& a, const JournalHeader& b, const 
   require("seed", a.seed, b.seed);
 }
 
-JournalHeader joined_header(const std::vector<JournalHeader>& headers) {
+JournalHeader merged_header(const std::vector<JournalHeader>& headers) {
   std::map<std::string, Cell> cells;
   std::vector<std::vector<std::string>> sweeps;
   for (const JournalHeader& header : headers) {
     sweeps.insert(sweeps.end(), {header.sweep, mapped(header.cells, id)});
     for (const Cell& cell : header.cells) cells.emplace(id(cell), cell);
   }
-  JournalHeader joined = headers.at(0);
-  joined.cells.clear();
-  joined.sweep = joined_sweep(sweeps);
-  for (const std::string& cell : joined.sweep)
-    if (const auto found = cells.find(cell); found != cells.end()) joined.cells.push_back(found->second);
-  if (joined.cells.size() == joined.sweep.size()) joined.sweep.clear();
-  return joined;
+  JournalHeader merged = headers.at(0);
+  merged.cells.clear();
+  merged.sweep = merged_sweep(sweeps);
+  for (const std::string& cell : merged.sweep)
+    if (const auto found = cells.find(cell); found != cells.end()) merged.cells.push_back(found->second);
+  if (merged.cells.size() == merged.sweep.size()) merged.sweep.clear();
+  return merged;
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ MergedJournal merge_journals(const std::vector<fs::path>& paths, const std::stri
       if (prefer == "last") owner->second = i;
     }
   }
-  merged.header = joined_header(headers);
+  merged.header = merged_header(headers);
   merged.text = compact_json(to_json(merged.header)) + "\n";
   for (size_t i = 0; i < journals.size(); ++i)
     for (const auto& [cell, line] : journals[i].lines)

@@ -99,11 +99,11 @@ std::string explain(const Answer& answer, const TunedTable& table, const Cell& c
     if (found.seed != cell.seed) words += fmt::format(", with rows drawn from seed {}", found.seed);
   } else {
     words = answer.match == Match::other_device
-               ? fmt::format("tuned on {}, not on {}: take it as a first guess;", table.device.name, device->name)
-               : "tuned";
+                ? fmt::format("tuned on {}, not on {}: take it as a first guess;", table.device.name, device->name)
+                : "tuned";
     words += " " + tokens_text(cell, *answer.entry);
     words += fmt::format(", with {} routing{}", text(found.routing),
-                        found.routing == cell.routing ? "" : fmt::format(", not {}", text(cell.routing)));
+                         found.routing == cell.routing ? "" : fmt::format(", not {}", text(cell.routing)));
     if (!is_exact(*answer.entry, cell)) words += fmt::format("; distance {}", text(*answer.distance));
   }
   const Layer &a = cell.shape.layer, &b = found.shape.layer;

@@ -144,13 +144,13 @@ void require_mergeable(std::string_view what, const Origin& a, const Origin& b) 
         "tune those cells again in one environment");
 }
 
-std::vector<std::string> joined_sweep(const std::vector<std::vector<std::string>>& sweeps) {
+std::vector<std::string> merged_sweep(const std::vector<std::vector<std::string>>& sweeps) {
   std::set<std::string> known;
-  std::vector<std::string> joined;
+  std::vector<std::string> merged;
   for (const std::vector<std::string>& sweep : sweeps)
     for (const std::string& cell : sweep)
-      if (known.insert(cell).second) joined.push_back(cell);
-  return joined;
+      if (known.insert(cell).second) merged.push_back(cell);
+  return merged;
 }
 
 Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
@@ -179,7 +179,7 @@ Merged merge(const std::vector<TunedTable>& tables, const std::string& prefer) {
       if (prefer == "last" || (prefer == "fastest" && faster(entry, kept))) kept = entry;
     }
   }
-  put_in_order(merged.table, joined_sweep(sweeps));
+  put_in_order(merged.table, merged_sweep(sweeps));
   take_updates(merged.table, tables);
   std::vector<const TunedTable*> order = pointers_to(tables);
   if (prefer == "last") std::ranges::reverse(order);

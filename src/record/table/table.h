@@ -95,12 +95,11 @@ Entries all_entries(const TunedTable& table);
 /// The entries of each shape, in the order of the table.
 std::vector<Entries> by_shape(const TunedTable& table);
 
-/// The winner in short, by what differs from the default that it was tuned with: "wgmma block_m=64 stages=4", "wgmma,
-/// the default". `device` is the table's.
+/// The winner and its knobs that differ from the default it was tuned with: "wgmma block_m=64 stages=4", "wgmma, the
+/// default". `device` is the table's.
 std::string winner_text(const Entry& entry, const DeviceInfo& device);
 
-/// A table with a row a cell: what tells the cells of one layer apart (tokens, and the routing with its seed), then
-/// these columns.
+/// A table with one row for each cell: its tokens, its routing with the seed, then these columns.
 Grid cell_grid(const std::vector<Column>& columns);
 void add_row(Grid& grid, const Cell& cell, const std::vector<std::string>& texts);
 /// Rows of one cell, which the first names.
@@ -161,7 +160,7 @@ std::vector<ValueDifference> identity_differences(const Json& first, const Json&
 void require_mergeable(std::string_view what, const Origin& a, const Origin& b);
 
 /// The ids of all sweeps, each once, in the order of their first appearance.
-std::vector<std::string> joined_sweep(const std::vector<std::vector<std::string>>& sweeps);
+std::vector<std::string> merged_sweep(const std::vector<std::vector<std::string>>& sweeps);
 
 /// One table from several. Two different entries of one cell conflict; `prefer` is "", "fastest", "first" or
 /// "last". Tables of different devices don't merge (Exit::machine). The conflicts are returned. Entries come in the
