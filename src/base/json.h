@@ -83,7 +83,7 @@ class JsonAt {
 /// read(at), whose errors get the place of `at`.
 template <typename Read>
 auto with_place(const JsonAt& at, Read read) -> decltype(read(at)) {
-  return with_place(at.place(), [&] { return read(at); });
+  return with_place(at.place(), [&]() -> decltype(auto) { return read(at); });
 }
 
 /// parse(word) of the string at a place.

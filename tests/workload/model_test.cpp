@@ -116,7 +116,7 @@ TEST(MakeLayer, DoublesTheUpProjectionOfGatedExperts) {
   const Layer down = make_layer(model, Projection::down, find_format("fp16"), 1, 1);
   EXPECT_EQ(down.n, 2048);
   EXPECT_EQ(down.k, 768);
-  EXPECT_EQ(down.dtype, Dtype::fp16);
+  EXPECT_EQ(down.format, find_format("fp16"));
   EXPECT_EQ(down.projection, Projection::down);
 }
 TEST(MakeLayer, DoesNotDoubleNemotron) {

@@ -72,8 +72,8 @@ Json operands_of(const Product& p) {
     if (!rule.strides.empty()) list.back()["strides"] = rule.strides;
   }
   if (p.b.type.zero_points)
-    list.push_back(operand("w_zeros", "uint8", {"experts", "n / 2", ceil_div("k", p.b.type.scales.columns).text()},
-                           "read"));
+    list.push_back(operand("w_zeros", std::string_view("uint8"),
+                           {"experts", "n / 2", fmt::format("ceil_div(k, {})", p.b.type.scales.columns)}, "read"));
   return list;
 }
 

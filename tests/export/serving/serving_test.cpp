@@ -10,28 +10,28 @@ namespace moetune {
 namespace {
 
 TEST(ServingName, TellsExpertsSizeAndDevice) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", {Dtype::bf16}, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", {find_format("bf16")}, false),
             "E=8,N=14336,device_name=NVIDIA_H200.json");
-  EXPECT_EQ(serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", {Dtype::fp16}, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", {find_format("fp16")}, false),
             "E=128,N=1856,device_name=NVIDIA_H100_80GB_HBM3.json");
 }
 
 TEST(ServingName, TheH200FamilyIsOneDeviceForVllmOnly) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA H200 NVL", {Dtype::bf16}, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA H200 NVL", {find_format("bf16")}, false),
             "E=8,N=64,device_name=NVIDIA_H200.json");
-  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "NVIDIA H200 NVL", {Dtype::bf16}, false),
+  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "NVIDIA H200 NVL", {find_format("bf16")}, false),
             "E=8,N=64,device_name=NVIDIA_H200_NVL.json");
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA GH200 480GB", {Dtype::bf16}, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA GH200 480GB", {find_format("bf16")}, false),
             "E=8,N=64,device_name=NVIDIA_GH200_480GB.json");
 }
 
 TEST(ServingName, OnlyFp32HasADtypePart) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "A", {Dtype::fp32}, false),
+  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "A", {find_format("fp32")}, false),
             "E=8,N=64,device_name=A,dtype=float32.json");
 }
 
 TEST(ServingName, TheDownFileHasItsSuffixLast) {
-  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "A", {Dtype::bf16}, true), "E=8,N=64,device_name=A_down.json");
+  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "A", {find_format("bf16")}, true), "E=8,N=64,device_name=A_down.json");
 }
 
 TEST(ServingName, VllmJoinsRunsOfWhiteSpaceAndSglangKeepsThem) {
@@ -41,7 +41,7 @@ TEST(ServingName, VllmJoinsRunsOfWhiteSpaceAndSglangKeepsThem) {
 
 TEST(ServingName, Fp8HasItsBlocksAndSglangsChannels) {
   const auto name = [](Server server, ScaleKind scales, bool down) {
-    return serving_file_name(server, 8, 64, "A", {Dtype::fp8, scales}, down).substr(22);
+    return serving_file_name(server, 8, 64, "A", {find_format("fp8", scales)}, down).substr(22);
   };
   EXPECT_EQ(name(Server::vllm, ScaleKind::block, false), ",dtype=fp8_w8a8,block_shape=[128,128].json");
   EXPECT_EQ(name(Server::vllm, ScaleKind::channel, false), ",dtype=fp8_w8a8.json");
@@ -51,21 +51,21 @@ TEST(ServingName, Fp8HasItsBlocksAndSglangsChannels) {
 }
 
 TEST(ServingName, IntegersHaveTheirWords) {
-  const auto name = [](Server server, Dtype dtype, ScaleKind scales) {
-    return serving_file_name(server, 8, 64, "A", {dtype, scales}, false).substr(4);
+  const auto name = [](Server server, std::string_view dtype, ScaleKind scales) {
+    return serving_file_name(server, 8, 64, "A", {find_format(dtype, scales)}, false).substr(4);
   };
-  EXPECT_EQ(name(Server::vllm, Dtype::int8, ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
-  EXPECT_EQ(name(Server::sglang, Dtype::int8, ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
-  EXPECT_EQ(name(Server::vllm, Dtype::int8_w8a8, ScaleKind::channel), "N=64,device_name=A.json");
-  EXPECT_EQ(name(Server::sglang, Dtype::int8_w8a8, ScaleKind::channel),
+  EXPECT_EQ(name(Server::vllm, "int8", ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
+  EXPECT_EQ(name(Server::sglang, "int8", ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
+  EXPECT_EQ(name(Server::vllm, "int8-w8a8", ScaleKind::channel), "N=64,device_name=A.json");
+  EXPECT_EQ(name(Server::sglang, "int8-w8a8", ScaleKind::channel),
             "N=64,device_name=A,dtype=int8_w8a8,per_channel_quant=True.json");
-  EXPECT_EQ(name(Server::vllm, Dtype::uint4, ScaleKind::group32), "N=64,device_name=A,dtype=int4_w4a16.json");
-  EXPECT_EQ(name(Server::sglang, Dtype::int4, ScaleKind::group128), "N=32,device_name=A,dtype=int4_w4a16.json");
+  EXPECT_EQ(name(Server::vllm, "uint4", ScaleKind::group32), "N=64,device_name=A,dtype=int4_w4a16.json");
+  EXPECT_EQ(name(Server::sglang, "int4", ScaleKind::group128), "N=32,device_name=A,dtype=int4_w4a16.json");
 }
 
 // vLLM multiplies up to six rows an expert with another kernel, which takes the blocks of a row.
 TEST(ServingDefault, OfGroupsLeavesBlocksToVllmsOtherKernel) {
-  const ServingFormat format{Dtype::int4, ScaleKind::group128, 8};
+  const ServingFormat format{find_format("int4"), 8};
   const auto row = [&](int64_t tokens, int64_t experts) { return default_row(Server::vllm, tokens, experts, format); };
   EXPECT_TRUE(runs_other_kernel(Server::vllm, 96, 128, format) && !runs_other_kernel(Server::vllm, 97, 128, format));
   EXPECT_FALSE(runs_other_kernel(Server::sglang, 1, 128, format));
@@ -126,7 +126,7 @@ TEST(ServingDefault, FollowsSglangsTwoRows) {
 
 TEST(ServingDefault, OfFp8FollowsItsOwnSteps) {
   const auto row = [](Server server, ScaleKind scales, int64_t tokens) {
-    const ServingRow one = default_row(server, tokens, 8, {Dtype::fp8, scales});
+    const ServingRow one = default_row(server, tokens, 8, {find_format("fp8", scales)});
     return std::vector<int64_t>{one.block_m, one.block_n, one.block_k, one.group_m, one.warps, one.stages};
   };
   using Numbers = std::vector<int64_t>;
@@ -211,9 +211,9 @@ TEST_F(RealFiles, HaveTheNamesThatWeWouldGive) {
   int seen = 0;
   for (const auto& file : files_) {
     const std::string name = file.filename();
-    seen += name == serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", {Dtype::bf16}, false) ||
-            name == serving_file_name(Server::vllm, 128, 768, "NVIDIA H200", {Dtype::bf16}, false) ||
-            name == serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", {Dtype::bf16}, false) ||
+    seen += name == serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", {find_format("bf16")}, false) ||
+            name == serving_file_name(Server::vllm, 128, 768, "NVIDIA H200", {find_format("bf16")}, false) ||
+            name == serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", {find_format("bf16")}, false) ||
             name == serving_file_name(Server::vllm, 8, 3584, "NVIDIA H200", {find_format("fp8", ScaleKind::tensor)}, false) ||
             name == serving_file_name(Server::vllm, 256, 128, "NVIDIA H100 80GB HBM3", {find_format("fp8", ScaleKind::block)},
                                       false);
