@@ -47,6 +47,7 @@ import contextlib
 import difflib
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
 import inspect
 import io
@@ -65,6 +66,11 @@ import types
 
 INTEGERS = ["int8", "int8-w8a8", *(f"{kind}-group{columns}" for kind in ("int4", "uint4") for columns in (32, 64, 128))]
 DTYPES = ["bf16", "fp16", "fp8-block", "fp8-channel", "fp8-tensor", *INTEGERS, *(f"{word}-fp16" for word in INTEGERS)]
+# Where servers have their kernels, newer places first.
+SERVERS = {"vllm": ["vllm/model_executor/layers/fused_moe/fused_moe.py"],
+           "sglang": ["sglang/kernels/ops/moe/fused_moe_triton_kernels.py",
+                      "sglang/srt/layers/moe/moe_runner/triton_utils/fused_moe_triton_kernels.py",
+                      *(f"sglang/srt/layers/moe/fused_moe_triton/{name}.py" for name in ("fused_moe_triton_kernels", "fused_moe"))]}
 SHARED_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 120: 101376}  # that a block may have
 
 
@@ -86,6 +92,25 @@ def load(path):
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def installed(server):
+    """The file with the kernel of an installed server, found without importing it; None where there is none."""
+    spec = importlib.util.find_spec(server)
+    roots = [pathlib.Path(place).parent for place in (spec.submodule_search_locations or [])] if spec else []
+    return next((path for path in (root / file for root in roots for file in SERVERS[server]) if path.exists()), None)
+
+
+def triton_of(server, kernel):
+    """The version of Triton that the server with this kernel runs: the one installed beside it, or that its torch or it requires;
+    "" where neither is known."""
+    site = next((folder.parent for folder in kernel.resolve().parents if folder.name == server), None)
+    packages = {each.metadata["Name"].lower(): each for each in importlib.metadata.distributions(path=[str(site)])} if site else {}
+    if "triton" in packages:
+        return packages["triton"].version
+    required = [line for name in (server, "torch") if name in packages for line in packages[name].requires or []]
+    found = (re.match(r"triton\s*(?:==|~=)\s*([\w.]+)", line) for line in required)
+    return next((each.group(1) for each in found if each), "")
 
 
 def capability(arch):
@@ -867,7 +892,7 @@ def parse(argv):
     parser.add_argument("--kernel", type=pathlib.Path, default=here / "triton_moe.py", metavar="FILE.py",
                         help="[scripts/triton_moe.py, over vLLM's 1,920 configurations]")
     parser.add_argument("--arch", default="sm_90a", help="better one than several: see above [sm_90a]")
-    parser.add_argument("--from", dest="server", choices=["vllm", "sglang"], help="the kernel of this program, as it is installed")
+    parser.add_argument("--from", dest="server", choices=list(SERVERS), help="the kernel of this program, as it is installed")
     parser.add_argument("--kernel-file", type=pathlib.Path, metavar="FILE.py", help="the file of its kernel, where it is not installed")
     parser.add_argument("--top-k", type=int, metavar="T", help="of the layers (--from): it is compiled in [8]")
     parser.add_argument("--time-steps", action="store_true", help="with --from: sorting the rows belongs to the time")
@@ -891,6 +916,12 @@ def parse(argv):
             parser.error(f"--arch: '{arch}' is not an architecture such as sm_90a")
     if not arguments.server and (arguments.kernel_file or arguments.top_k or arguments.time_steps):
         parser.error("--kernel-file, --top-k and --time-steps go with --from")
+    if arguments.server and not arguments.kernel_file:
+        arguments.kernel_file = installed(arguments.server)
+        if not arguments.kernel_file:
+            print(f"pack_triton.py: error: {arguments.server} is not installed for this Python; name the file of its kernel with "
+                  f"--kernel-file, such as {SERVERS[arguments.server][0]}", file=sys.stderr)
+            sys.exit(2)
     arguments.given = {}
     for setting in arguments.size:
         name, _, values = setting.partition("=")
@@ -903,7 +934,7 @@ def parse(argv):
             parser.error("--from takes one --arch: constants of the kernels depend on it")
         options = {"server": arguments.server, "top_k": arguments.top_k or 8, "timed": arguments.time_steps, "arch": arguments.arch[0],
                    **({"gemms": gemms_of(parser, arguments)} if "int4" in arguments.dtype else {}),
-                   **({"file": str(arguments.kernel_file.resolve())} if arguments.kernel_file else {})}
+                   "file": str(arguments.kernel_file.resolve())}
         arguments.kernel = here / "served_moe.py"
         cases = ((),)
     else:
@@ -946,11 +977,21 @@ def take_candidates(parser, description, path):
     description["listed"] = listed
 
 
+def write_found(arguments, triton):
+    """Of --find: the kernel, the Triton that would compile it (empty: none), and the server's."""
+    found = {"kernel": str(arguments.kernel_file.resolve()), "triton": triton,
+             "servers_triton": triton_of(arguments.server, arguments.kernel_file)}
+    arguments.output.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    return 0
+
+
 def main(argv):
     parser, arguments = parse(argv)
     try:
         import triton
     except ImportError:
+        if arguments.find:
+            return write_found(arguments, "")
         print("pack_triton.py: error: triton is not installed\nhint: pip install triton", file=sys.stderr)
         return 3
     try:
@@ -962,8 +1003,7 @@ def main(argv):
         print(f"pack_triton.py: error: {told(error)}", file=sys.stderr)
         return 2
     if arguments.find:
-        arguments.output.write_text(json.dumps({"kernel": description.get("file"), "triton": triton.__version__}) + "\n", encoding="utf-8")
-        return 0
+        return write_found(arguments, triton.__version__)
     set_values(parser, description, arguments.set)
     if arguments.candidates:
         take_candidates(parser, description, arguments.candidates)

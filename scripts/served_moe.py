@@ -1,4 +1,4 @@
-"""The Triton kernels of vLLM and SGLang for MoE layers as they are: taken out of the installed source, without importing
+"""The Triton kernels of vLLM and SGLang for MoE layers as they are: taken out of their source, without importing
 the program, and described for scripts/pack_triton.py (--from vllm|sglang), which compiles them.
 
 A pack has both GEMMs of a layer, each with kernels of its own, since top_k and the weights are compiled in: up reads X
@@ -17,10 +17,6 @@ import triton
 import triton.language as tl
 
 MOST_EXPERTS = 1024  # one block sums the row counts of all experts
-FILES = {"vllm": ["vllm/model_executor/layers/fused_moe/fused_moe.py"],
-         "sglang": ["sglang/kernels/ops/moe/fused_moe_triton_kernels.py",  # newer places first
-                    "sglang/srt/layers/moe/moe_runner/triton_utils/fused_moe_triton_kernels.py",
-                    *(f"sglang/srt/layers/moe/fused_moe_triton/{name}.py" for name in ("fused_moe_triton_kernels", "fused_moe"))]}
 NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
 KERNEL, GROUPS_KERNEL = "fused_moe_kernel", "fused_moe_kernel_gptq_awq"
 
@@ -55,17 +51,6 @@ def align_slots(sorted_token_ids, expert_ids, num_tokens_post_padded, first_rows
             tl.store(expert_ids + first_block + begin + chunk, own, mask=begin + chunk < own_blocks)
     if expert == experts - 1:
         tl.store(num_tokens_post_padded, tl.where(unsorted != 0, slots, first_block + own_blocks) * block_size_m)
-
-
-def installed(server):
-    """The file with the kernel of an installed server, found without importing it."""
-    spec = importlib.util.find_spec(server)
-    roots = [pathlib.Path(place).parent for place in (spec.submodule_search_locations or [])] if spec else []
-    for path in (root / file for root in roots for file in FILES[server]):
-        if path.exists():
-            return path
-    raise Wrong(f"{NAMES[server]} is not installed for this Python; name the file of its kernel with --kernel-file, such as "
-                f"{FILES[server][0]}")
 
 
 def extracted(path, name):
@@ -188,10 +173,10 @@ def parameters_of(format, blocks):
     }
 
 
-def describe(dtype, server, file=None, top_k=8, timed=False, arch="sm_90a", gemms=()):
+def describe(dtype, server, file, top_k=8, timed=False, arch="sm_90a", gemms=()):
     """As describe of triton_moe.py. `dtype` is one of pack_triton.py's; `gemms`: (projection, n, k) of all layers, for kernels
     that have n and k compiled in: those of groups."""
-    path = pathlib.Path(file) if file else installed(server)
+    path = pathlib.Path(file)
     format = format_of(dtype)
     name, scales, result = GROUPS_KERNEL if format.group else KERNEL, format.scales, format.y
     function = function_of(path, name)

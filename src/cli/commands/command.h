@@ -72,6 +72,9 @@ Command list_command();
 Command doctor_command();
 Command completions_command();
 
+/// The formats of `export`, and what each is.
+std::vector<std::pair<std::string, std::string>> export_formats();
+
 /// The completions of the last of `words`, which are those behind the program's name: a line each, a tab and a few
 /// words of help behind some. Values of lists complete after each comma. Files and folders are named where an option or
 /// an argument takes them. `commands` is what CommandLine::declared returns.

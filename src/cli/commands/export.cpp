@@ -33,13 +33,8 @@ bool names_a_folder(const Export& result, const std::string& output) {
   return !result.files.front().name.empty() && !output.ends_with(".json");
 }
 
-const Content& content_of(const std::string& format) {
-  if (format == "runtime") return content::runtime;
-  return format == "csv" ? content::csv : format == "markdown" ? content::report : content::serving;
-}
-
 // Another program's configuration may be the work of its own tuner: what was there is kept.
-void write_files(const Export& result, const ExportOptions& options, const Terminal& terminal) {
+void write_files(const Export& result, const Content& content, const ExportOptions& options, const Terminal& terminal) {
   const std::string& output = options.output;
   const bool folder = names_a_folder(result, output);
   if (!folder && result.files.size() > 1)
@@ -53,11 +48,11 @@ void write_files(const Export& result, const ExportOptions& options, const Termi
     if (folder && file.name.empty())
       throw request_error(fmt::format("{} is a folder: give the name of a file", output));
     paths.push_back(folder ? fs::path(output) / file.name : fs::path(output));
-    add_output(files, "--output", paths.back().string(), content_of(options.format));
+    add_output(files, "--output", paths.back().string(), content);
   }
   require_outputs(files);
   for (size_t i = 0; i < paths.size(); ++i) {
-    if (content_of(options.format) == content::serving)
+    if (content == content::serving)
       write_kept(paths[i], result.files[i].text, terminal);
     else
       write_atomic(paths[i], result.files[i].text);
@@ -80,9 +75,10 @@ TunedTable picked(TunedTable table, const ExportOptions& options, const Terminal
   return table;
 }
 
-// Servers run up and down with one sorting of the rows, vLLM with one configuration: those of a pack are joined.
-TunedTable joined(const TunedTable& table, const std::optional<JournalContents>& journal, Server server,
-                  const Terminal& terminal) {
+// Servers run up and down with one sorting of the rows, some with one configuration: a pack's winners are chosen as
+// pairs.
+TunedTable with_pairs(const TunedTable& table, const std::optional<JournalContents>& journal, const Server& server,
+                      const Terminal& terminal) {
   if (!has_pairs(table)) return table;
   const auto stay_apart = [&](const std::string& why) {
     note(terminal, fmt::format("up and down are not joined by their times: {}", why));
@@ -96,20 +92,29 @@ TunedTable joined(const TunedTable& table, const std::optional<JournalContents>&
   return result;
 }
 
-Export serve(Server server, const TunedTable& table, const ExportOptions& options, const Catalog& catalog,
-             const Terminal& terminal) {
-  ServingRequest request{.measured = &table, .bases = base_files(options.bases), .unproven = options.unproven};
-  if (!options.triton.empty()) {
-    std::string version = options.triton;
-    std::ranges::replace(version, '.', '_');
-    if (version.find_first_not_of("0123456789_") != std::string::npos)
-      throw request_error(fmt::format("--triton: '{}' is not a version such as 3.6.0", options.triton));
-    request.folder = fmt::format("configs/triton_{}/", version);
-  }
-  const std::optional<JournalContents> journal = find_journal(options.journal, options.table, table, catalog, terminal);
+// What an exporter works on.
+struct Job {
+  const TunedTable& table;
+  const ExportOptions& options;
+  const Catalog& catalog;
+  const Terminal& terminal;
+};
+
+Export serve(const Server& server, const Job& job) {
+  const ExportOptions& options = job.options;
+  if (options.triton.find_first_not_of("0123456789.") != std::string::npos)
+    throw request_error(fmt::format("--triton: '{}' is not a version such as 3.6.0", options.triton));
+  const std::vector<fs::path> bases = base_files(options.bases);
+  ServingRequest request{.measured = &job.table,
+                         .places = look_up_below(server, bases, options.triton),
+                         .unproven = options.unproven,
+                         .prefix = options.triton.empty() ? "" : file_prefix(server, options.triton)};
+  const std::optional<JournalContents> journal =
+      find_journal(options.journal, options.table, job.table, job.catalog, job.terminal);
   request.journal = journal ? &*journal : nullptr;
-  Export result = export_serving(server, joined(table, journal, server, terminal), request);
-  for (const fs::path& base : request.bases)
+  Export result = export_serving(server, with_pairs(job.table, journal, server, job.terminal), request);
+  result.notes.push_back(install_advice(server, !bases.empty()));
+  for (const fs::path& base : bases)
     if (!fs::is_directory(base) && std::ranges::none_of(result.files, [&](const ExportedFile& file) {
           return fs::path(file.name).filename() == base.filename();
         }))
@@ -123,29 +128,15 @@ Export markdown_of(const TunedTable& table) {
   const Style style{.format = OutputFormat::markdown, .columns = 0, .verbose = true};
   const std::string results = results_text(table, style),
                     choices = headed_tables_text(choice_tables(table, false), style);
-  Export result;
-  result.files.push_back({"", fmt::format("# Tuned on {} ({})\n\n{}{}{}\n{}\n", markdown_text(table.device.name),
-                                          name(table.regime), results, choices.empty() ? "" : "\n", choices,
-                                          markdown_text(answer(table, table.entries.size())))});
-  return result;
+  return {.files = {{"", fmt::format("# Tuned on {} ({})\n\n{}{}{}\n{}\n", markdown_text(table.device.name),
+                                     name(table.regime), results, choices.empty() ? "" : "\n", choices,
+                                     markdown_text(answer(table, table.entries.size())))}}};
 }
 
-Exit run_export(ExportOptions options, const Invocation& invocation) {
-  if (options.output == "-") options.output.clear();
-  const Exporter& exporter = find_exporter(options.format);
-  const Catalog catalog;
-  const TunedTable table = picked(read_table(options.table, catalog), options, invocation.terminal);
-  if (exporter.format == "kernels")
-    return export_kernels(with_layers(table),
-                          {.table = options.table,
-                           .output = options.output,
-                           .archs = arch_names(options.archs),
-                           .cache = !options.no_cache},
-                          catalog, invocation.terminal);
-  const Export result = exporter.server  ? serve(*exporter.server, table, options, catalog, invocation.terminal)
-                        : exporter.write ? exporter.write(table)
-                                         : markdown_of(table);
-  for (const std::string& sentence : result.notes) note(invocation.terminal, sentence);
+// Prints or writes what was made of the table.
+Exit deliver(const Job& job, const Content& content, const Export& result) {
+  const ExportOptions& options = job.options;
+  for (const std::string& sentence : result.notes) note(job.terminal, sentence);
   if (result.files.empty())
     throw Error(Exit::no, fmt::format("{}: no entry of the table can be written as {}", options.table, options.format));
   if (options.output.empty() && result.files.size() > 1)
@@ -153,12 +144,57 @@ Exit run_export(ExportOptions options, const Invocation& invocation) {
   if (options.output.empty())
     print(result.files.front().text);
   else
-    write_files(result, options, invocation.terminal);
+    write_files(result, content, options, job.terminal);
   const ExportedFile& only = result.files.front();
   const bool other_name = options.output.empty() || !names_a_folder(result, options.output);
   if (!only.name.empty() && other_name)
-    note(invocation.terminal, fmt::format("{} looks for the file name {}", options.format, shell_quoted(only.name)));
+    note(job.terminal, fmt::format("{} looks for the file name {}", options.format, shell_quoted(only.name)));
   return Exit::yes;
+}
+
+Exit write_kernels(const Job& job) {
+  return export_kernels(with_layers(job.table),
+                        {.table = job.options.table,
+                         .output = job.options.output,
+                         .archs = arch_names(job.options.archs),
+                         .cache = !job.options.no_cache},
+                        job.catalog, job.terminal);
+}
+
+struct Exporter {
+  std::string format;  // "vllm"
+  std::string description;
+  std::function<Exit(const Job&)> write;
+};
+
+const std::vector<Exporter>& exporters() {
+  static const std::vector<Exporter> all = [] {
+    std::vector<Exporter> list;
+    for (const Server* server : servers())
+      list.push_back({std::string(server->word), std::string(server->description),
+                      [server](const Job& job) { return deliver(job, content::serving, serve(*server, job)); }});
+    const auto add = [&](const char* format, const char* description, const Content& content, const auto& made) {
+      list.push_back({format, description, [=](const Job& job) { return deliver(job, content, made(job.table)); }});
+    };
+    add("csv", "one row an entry, for spreadsheets and data frames", content::csv, export_csv);
+    add("markdown", "tables by layer, for people, as tune prints them", content::report, markdown_of);
+    add("runtime", "a compact JSON for programs that pick kernels: knobs, cubin and time of each cell",
+        content::runtime, export_runtime);
+    list.push_back({"kernels", "a folder of cubins and a library that launches them from C, C++, Python and PyTorch",
+                    write_kernels});
+    return list;
+  }();
+  return all;
+}
+
+std::vector<std::string> format_words() { return mapped(exporters(), &Exporter::format); }
+
+Exit run_export(ExportOptions options, const Invocation& invocation) {
+  if (options.output == "-") options.output.clear();
+  const Exporter& exporter = exporters()[place_of_word("format", options.format, format_words())];
+  const Catalog catalog;
+  const TunedTable table = picked(read_table(options.table, catalog), options, invocation.terminal);
+  return exporter.write({table, options, catalog, invocation.terminal});
 }
 
 void declare_export(OptionSet& set, ExportOptions& options) {
@@ -167,7 +203,7 @@ void declare_export(OptionSet& set, ExportOptions& options) {
   set.value("--format", options.format, "NAME",
             "vllm, sglang (token counts that were not tuned keep the server's default), csv, runtime, ... (moetune "
             "list formats)",
-            [] { return mapped<std::string>(exporters(), &Exporter::format); });
+            format_words);
   set.value("-o,--output", options.output, "PATH",
             "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
             "folder");
@@ -175,8 +211,8 @@ void declare_export(OptionSet& set, ExportOptions& options) {
       "--journal", options.journal, "FILE",
       "For vllm and sglang: times for choosing the one configuration of up and down of a pack [the one beside TABLE]");
   set.list("--base", options.bases, "FILE",
-           "For vllm and sglang: files that the program bundles for the same layer, or their folder; their rows stay "
-           "where no winner is faster");
+           "For vllm and sglang: files that the program bundles for the same layer, or a folder above them; their rows "
+           "stay where no winner is faster");
   set.flag("--unproven", options.unproven,
            "For vllm and sglang: winners too whose gain over the program's own rows was not measured");
   set.value("--triton", options.triton, "VERSION", "For sglang: put the files into configs/triton_X_Y_Z");
@@ -187,6 +223,10 @@ void declare_export(OptionSet& set, ExportOptions& options) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> export_formats() {
+  return mapped(exporters(), [](const Exporter& one) { return std::pair(one.format, one.description); });
+}
 
 Command export_command() {
   return {.name = "export",

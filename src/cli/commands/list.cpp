@@ -2,7 +2,7 @@
 #include "base/embedded.h"
 #include "cli/commands/command.h"
 #include "cli/files/file_kinds.h"
-#include "export/exporter.h"
+#include "export/serving/served_plan.h"
 #include "tune/search/strategy.h"
 #include "variant/space/space.h"
 #include "workload/model.h"
@@ -12,7 +12,7 @@ namespace {
 
 // Folders of files inside the binary.
 constexpr const char *kModels = "configs/models/", *kRoutings = "configs/routings/", *kSpaces = "configs/spaces/",
-                     *kSuites = "configs/suites/", *kSchemas = "configs/schema/";
+                     *kSuites = "configs/suites/", *kSchemas = "configs/schema/", *kServed = "configs/tuned/served/";
 
 struct ListOptions {
   std::string what, show, format;
@@ -87,8 +87,16 @@ Json list_suites(const Catalog&) {
 }
 
 Json list_formats(const Catalog&) {
-  return json_list(exporters(), [](const Exporter& exporter) -> Json {
-    return {{"name", exporter.format}, {"description", exporter.description}};
+  return json_list(export_formats(), [](const auto& format) -> Json {
+    return {{"name", format.first}, {"description", format.second}};
+  });
+}
+
+Json list_served(const Catalog&) {
+  return json_list(ready_files(), [](const ReadyFile& file) -> Json {
+    return {{"name", std::filesystem::path(file.name()).stem().string()},
+            {"server", file.server->word},
+            {"file", file.path}};
   });
 }
 
@@ -130,7 +138,8 @@ const std::vector<Lister>& listers() {
                                           {"models", list_models, kModels}, {"routings", list_routings, kRoutings},
                                           {"spaces", list_spaces, kSpaces}, {"suites", list_suites, kSuites},
                                           {"formats", list_formats},        {"devices", list_devices_here},
-                                          {"strategies", list_strategies},  {"schemas", list_schemas, kSchemas}};
+                                          {"strategies", list_strategies},  {"schemas", list_schemas, kSchemas},
+                                          {"served", list_served, kServed}};
   return all;
 }
 

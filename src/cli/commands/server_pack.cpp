@@ -78,10 +78,9 @@ std::string run_script(const std::vector<std::string>& words, const std::functio
       what = line.substr(line.find(": ", line.find("error")) + 2);
     else if (line.starts_with("hint: "))
       hint = line.substr(6);
-  if (end.code == 127 || what == "triton is not installed")
-    throw machine_error(fmt::format("{} {}, which compiles the server's kernel", python(),
-                                    end.code == 127 ? "is not here" : "has no triton"),
-                        "install it (pip install triton), or name a Python that has it in MOETUNE_PYTHON");
+  if (end.code == 127)
+    throw machine_error(fmt::format("{} is not here, which compiles the server's kernel", python()),
+                        "name a Python that has Triton in MOETUNE_PYTHON");
   if (what.empty()) what = fmt::format("pack_triton.py {}: {}", text.empty() ? "ended" : text, moetune::text(end));
   throw Error(end.code == 2 ? Exit::request : Exit::machine, what, hint);
 }
@@ -99,40 +98,75 @@ std::string candidates_text(const std::vector<TriedRow>& rows) {
   return fmt::format("[{}]\n", fmt::join(lines, ",\n"));
 }
 
+// How many kernels do not compile, and which values of knobs all of them have, in the script's words: "the kernel
+// BLOCK_SIZE_M=16 ... for sm_90a does not compile: why". Empty where all compile.
+std::string failures_text(const std::string& text, const ServedRun& run) {
+  std::vector<std::string> lines = split(text, '\n');
+  std::erase_if(lines, [](const std::string& line) { return line.find(" does not compile: ") == std::string::npos; });
+  if (lines.empty()) return "";
+  std::vector<std::string> shared;
+  for (const auto& [knob, member] : kRowKnobs) {
+    std::set<int64_t> failing, tried;
+    for (const TriedRow& row : run.plan.rows) {
+      const std::string setting = fmt::format(" {}={} ", knob, row.row.*member);
+      tried.insert(row.row.*member);
+      if (std::ranges::any_of(lines, [&](const auto& line) { return line.find(setting) != std::string::npos; }))
+        failing.insert(row.row.*member);
+    }
+    if (!failing.empty() && failing != tried) shared.push_back(fmt::format("{} {}", knob, fmt::join(failing, " or ")));
+  }
+  return fmt::format("{} of {} kernels do not compile with Triton {} and are left out{}; the first: {}", lines.size(),
+                     run.plan.kernels, run.kernel.triton,
+                     shared.empty() ? "" : fmt::format(", all with {}", fmt::join(shared, ", ")), lines[0]);
+}
+
 }  // namespace
 
-FoundKernel find_kernel(const std::string& program, const std::string& format, const std::string& kernel_file) {
+FoundKernel find_kernel(const Server& server, const std::string& format, const std::string& kernel_file) {
   const fs::path found = cache_folder() / fmt::format("found-{}.json", ::getpid());
   make_folder(found.parent_path());
-  std::vector<std::string> words = {"--find", "-o", found.string(), "--from", program, "--dtype", format};
+  std::vector<std::string> words = {"--find", "-o",      found.string(), "--from", std::string(server.word),
+                                    "--dtype", format};
   if (!kernel_file.empty()) words.insert(words.end(), {"--kernel-file", kernel_file});
   run_script(words);
   const Json json = read_json(found);
   fs::remove(found);
   const JsonAt at(json, "pack_triton.py --find");
-  return {at["kernel"].string(), at["triton"].string()};
+  return {at["kernel"].string(), at["triton"].string(), at["servers_triton"].string()};
+}
+
+void require_triton(const Server& server, const FoundKernel& kernel) {
+  if (!kernel.triton.empty()) return;
+  const std::string version =
+      kernel.servers_triton.empty()
+          ? fmt::format("{}, that of {} {}", server.triton, server.title, server.release)
+          : fmt::format("{}, that of the {} installed here", kernel.servers_triton, server.title);
+  throw machine_error(fmt::format("{} has no triton, which compiles the server's kernel", python()),
+                      fmt::format("pip install triton=={}; or name a Python that has it in MOETUNE_PYTHON", version));
 }
 
 fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool quiet) {
-  const std::string program = run.server == Server::vllm ? "vllm" : "sglang", arch = moetune::arch(run.device);
-  const std::string candidates = candidates_text(run.rows);
+  const ServedPlan& plan = run.plan;
+  const std::string program(plan.server->word), arch = moetune::arch(run.device);
+  const ServingFormat& format = plan.layers[0].file.format;
+  const std::string candidates = candidates_text(plan.rows);
   std::map<std::string, std::set<int64_t>> sizes;
-  for (const Cell& cell : run.cells) {
+  for (const Cell& cell : plan.cells) {
     const Layer& layer = cell.shape.layer;
     sizes["experts"].insert(layer.local_experts()), sizes["n"].insert(layer.n), sizes["k"].insert(layer.k);
     sizes["tokens"].insert(cell.tokens);
   }
-  const int64_t top_k = run.cells[0].shape.layer.top_k;
-  std::vector<std::string> words = {"--from", program, "--dtype", run.format, "--top-k", std::to_string(top_k),
+  const int64_t top_k = plan.layers[0].layer.top_k;
+  std::vector<std::string> words = {"--from", program, "--dtype", format.word, "--top-k", std::to_string(top_k),
                                     "--arch", arch};
   for (const auto& [name, values] : sizes) words.insert(words.end(), {"--size", name + "=" + list_text(values)});
   std::set<std::string> gemms;  // of kernels that have n and k compiled in
-  for (const Cell& cell : run.cells)
-    if (const Layer& layer = cell.shape.layer; group_columns(layer.format.scales) > 0)
+  for (const Cell& cell : plan.cells)
+    if (const Layer& layer = cell.shape.layer; format.groups())
       gemms.insert(fmt::format("{}:{},{}", name(layer.projection), layer.n, layer.k));
   for (const std::string& gemm : gemms) words.insert(words.end(), {"--gemm", gemm});
   Hash hash;
-  hash.add(read_text(run.kernel)).add(run.triton).add(candidates).add(fmt::format("{}", fmt::join(words, " ")));
+  hash.add(read_text(run.kernel.file)).add(run.kernel.triton).add(candidates).add(fmt::format("{}", fmt::join(words, " ")));
   for (const char* script : kPackScripts) hash.add(read_text(scripts_folder() / fs::path(script).filename()));
   const fs::path place =
       (fresh ? run.folder : cache_folder() / "packs") / fmt::format("{}-{}", program, hash.hex().substr(0, 16));
@@ -145,23 +179,18 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
   make_folder(place.parent_path());
   write_atomic(list, candidates);
   words.insert(words.end(),
-               {"--kernel-file", run.kernel.string(), "-o", partial.string(), "--candidates", list.string()});
+               {"--kernel-file", run.kernel.file.string(), "-o", partial.string(), "--candidates", list.string()});
   const Clock::time_point begin = Clock::now();
-  if (!quiet) tell(fmt::format("compiling {} kernels of {}\n", run.kernels, run.kernel.string()));
+  if (!quiet) tell(fmt::format("compiling {} kernels of {}\n", plan.kernels, run.kernel.file.string()));
   int ticks = 0;
   const std::string text = run_script(words, [&] {
     if (quiet || !terminal.is_terminal || ++ticks % 5 != 0 || !is_there(partial)) return;
-    tell_moving(fmt::format("{}/{} compiled", std::distance(fs::directory_iterator(partial), {}), run.kernels));
+    tell_moving(fmt::format("{}/{} compiled", std::distance(fs::directory_iterator(partial), {}), plan.kernels));
   });
   if (terminal.is_terminal && !quiet) tell_moving("");
   fs::remove_all(place);
   fs::rename(partial, place);
-  int64_t failed = 0;
-  std::string reason;
-  for (const std::string& line : split(text, '\n'))
-    if (line.find(" does not compile: ") != std::string::npos && ++failed == 1) reason = line;
-  if (failed > 0)
-    note(terminal, fmt::format("{} of {} kernels are left out; the first: {}", failed, run.kernels, reason));
+  if (const std::string failed = failures_text(text, run); !failed.empty()) note(terminal, failed);
   if (!quiet) tell(fmt::format("compiled in {}, kept in {}\n", format_time(seconds_since(begin)), place.string()));
   return place;
 }

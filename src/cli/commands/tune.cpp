@@ -228,7 +228,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   last = wrong_text(options, table, style) + paragraph(last, style);
   if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete, any_trusted) + "\n";
   if (format == OutputFormat::json) print(pretty_json(to_json(table)));
-  if (format == OutputFormat::csv) print(find_exporter("csv").write(table).files.at(0).text);
+  if (format == OutputFormat::csv) print(export_csv(table).files.at(0).text);
   if (format == OutputFormat::markdown || format == OutputFormat::text) {
     print(results_text(table, style));
     if (const std::vector<HeadedTable> choices = choice_tables(chosen, options.verbose); !choices.empty())
@@ -336,7 +336,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   std::optional<ServedRun> served;
   if (!options.served.program.empty()) {
     served = plan_for(options, invocation);
-    require_outputs(files_of(options, served->cells), options.dry_run);
+    require_outputs(files_of(options, served->plan.cells), options.dry_run);
     if (options.dry_run) return print(served_plan_text(*served, options)), Exit::yes;
     make_pack(*served, options, invocation);
   }
@@ -405,7 +405,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
                             contest("choosing", [&](Backend& device, const ContestListener& listener) {
                               all.choices = measure_choices(all, device, *choosing, listener, stop);
                             });
-                            if (served) choose_together(all.choices, shared_knobs(served->server));
+                            if (served) choose_together(all.choices, shared_knobs(*served->plan.server));
                           });
   if (asks_layers(options.cells) && !stop)
     chosen = add_to_table(options, invocation, whole, std::move(chosen), "tune the layers", [&](TunedTable& all) {

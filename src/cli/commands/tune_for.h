@@ -1,11 +1,11 @@
-// `tune --for vllm|sglang`: from a model to a file of a server. Not the search: that is tune's own, over a pack of the
+// `tune --for`: from a model to a file of a server. Not the search: that is tune's own, over a pack of the
 // server's kernel that is made here.
 #pragma once
 
 #include "cli/commands/command.h"
 #include "cli/options/parts.h"
 #include "cli/tables/choosing.h"
-#include "export/serving/serving.h"
+#include "export/serving/served_plan.h"
 #include "tune/tuner.h"
 
 namespace moetune {
@@ -32,30 +32,21 @@ struct TuneOptions {
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
 
-/// A layer whose file is made: one key_of_layer.
-struct ServedLayer {
-  Layer layer;  // down, whose k is the width of the rank's experts
-  ServingFormat format;
-  std::string file, down_file = {};                 // names; vLLM has no second file
-  ServingRows base = {}, down_base = {};            // of the server's own files
-  std::vector<int64_t> tokens = {};                 // ascending
-  RowPair own(Server server, int64_t count) const;  // as launched
+/// A server's kernel: where it lies, which Triton would compile it (empty: there is none), and which one the server
+/// runs: the one installed beside it, or pinned by its torch; empty where neither is known.
+struct FoundKernel {
+  std::filesystem::path file;
+  std::string triton, servers_triton;
+  const std::string& version() const { return servers_triton.empty() ? triton : servers_triton; }
 };
 
 /// What `tune --for` does.
 struct ServedRun {
-  Server server;
+  ServedPlan plan;
   std::filesystem::path folder;  // of the files
-  std::string prefix;            // before their names: "configs/triton_3_6_0/"
-  std::filesystem::path kernel;  // the file with the server's kernel; empty where it was not found, see `missing`
-  std::string triton, missing;   // version; why the kernel or Triton was not found
+  FoundKernel kernel;            // without a file where it was not found, see `missing`
+  std::string missing;           // why the kernel or Triton was not found
   DeviceInfo device;
-  std::vector<Cell> cells;
-  std::vector<ServedLayer> layers;
-  std::vector<std::filesystem::path> bases;
-  std::vector<TriedRow> rows;
-  int64_t of_rows = 0, kernels = 0;  // that the server's own tuner would try; that are compiled
-  std::string format;                // as pack_triton.py spells it: "fp8-block"
 };
 
 void declare(OptionSet& set, ServedOptions& options);
@@ -85,15 +76,11 @@ std::string wrong_text(const TuneOptions& options, const TunedTable& table, cons
 Exit write_served(const ServedRun& run, const TunedTable& table, const TuneOptions& options,
                   const Invocation& invocation);
 
-/// Words of a server's kernel: where it lies and which Triton compiles it.
-struct FoundKernel {
-  std::filesystem::path file;
-  std::string triton;
-};
-
 /// Runs scripts/pack_triton.py with Python (MOETUNE_PYTHON, else python3) and the script that this binary holds.
-/// Errors are the script's, Exit::machine where Python or Triton lacks.
-FoundKernel find_kernel(const std::string& program, const std::string& format, const std::string& kernel_file);
+/// `format` is a word of ServingFormat. Errors are the script's, Exit::machine where Python lacks.
+FoundKernel find_kernel(const Server& server, const std::string& format, const std::string& kernel_file);
+/// Exit::machine where there is no Triton to compile the kernel, with the version to install.
+void require_triton(const Server& server, const FoundKernel& kernel);
 
 /// The folder of the pack of these rows, made where the cache has none; `fresh`: in the run's own folder.
 std::filesystem::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool quiet);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/text/units.h"
 #include "cli/options/options.h"
+#include "export/serving/server.h"
 
 namespace moetune {
 namespace {
@@ -17,6 +18,7 @@ struct NoEffect {
   std::string_view other = {}, values = {};
   bool refused = false;
 };
+constexpr std::string_view kServers = "servers";  // in place of values: the words of all servers
 constexpr NoEffect kRules[] = {
     {"compile", "--output", When::with, "--show-unit", {}, true},
     {"compile", "--format,--kernels,--no-cache", When::with, "--show-unit"},
@@ -27,7 +29,7 @@ constexpr NoEffect kRules[] = {
     {"check", "--pack,--update", When::with, "--peers", {}, true},
     {"check", "--rounds,--patience,--wait,--regime,--time-budget,--device", When::with, "--peers"},
     {"export", "--arch,--no-cache", When::without, "--format", "kernels", true},
-    {"export", "--journal,--base,--unproven", When::without, "--format", "vllm,sglang", true},
+    {"export", "--journal,--base,--unproven", When::without, "--format", kServers, true},
     {"export", "--triton", When::without, "--format", "sglang", true},
     {"check", "--reason", When::without, "--update", {}, true},
     {"tune", "--kernel-file,--base,--shared-experts", When::without, "--for", {}, true},
@@ -49,7 +51,7 @@ std::string obstacle(const NoEffect& rule, const Given& given, const DeviceInfo*
   if (device) return "";
   if (rule.when == When::always) return fmt::format("on {}", rule.command);
   const auto other = given.options.find(std::string(rule.other));
-  const std::vector<std::string> values = split(rule.values, ',');
+  const std::vector<std::string> values = rule.values == kServers ? server_words() : split(rule.values, ',');
   const bool there = other != given.options.end() && (rule.values.empty() || contains(values, other->second));
   if (there != (rule.when == When::with)) return "";
   return fmt::format("{} {}{}{}", there ? "with" : "without", rule.other, rule.values.empty() ? "" : " ",

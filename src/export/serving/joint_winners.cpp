@@ -122,8 +122,8 @@ LayerKey key_of_layer(const Layer& layer) {
 
 bool is_packed(const Candidate& candidate) { return !pack_of(candidate).empty(); }
 
-std::vector<std::string> shared_knobs(Server server) {
-  return server == Server::vllm ? std::vector<std::string>() : std::vector<std::string>{kBlockM};
+std::vector<std::string> shared_knobs(const Server& server) {
+  return server.down_files ? std::vector<std::string>{kBlockM} : std::vector<std::string>();
 }
 
 std::vector<Candidate> serving_contenders(const Entries& entries, const JournalContents& journal,

@@ -3,7 +3,6 @@
 
 #include "export/serving/serving.h"
 #include "variant/variant.h"
-#include "workload/product.h"
 
 namespace moetune {
 namespace {
@@ -37,17 +36,15 @@ std::vector<Tile> tiles_of(const RowSearch& search) {
 }  // namespace
 
 std::vector<TriedRow> rows_to_try(const RowSearch& search) {
-  const Format& format = search.format.type;
-  const bool wide = !has_scales(format.x), blocks = format.scales == ScaleKind::block;
-  // Bytes of X and W in shared memory: 4 bits are unpacked in registers.
-  const int64_t x_bytes = wide ? 2 : 1, w_bytes = has_groups(search.format) ? 0 : is_quantised(format) ? 1 : 2;
+  const ServingFormat& format = search.format;
+  const bool wide = !format.quantised_x();
   const auto values = [&](const char* knob, const KnobValues& usual, const KnobValues& all) {
     const auto own = search.values.find(knob);
     return own != search.values.end() ? own->second : search.full ? all : usual;
   };
   const KnobValues depths =
-      values(kBlockK, wide || search.server == Server::sglang ? KnobValues{64, 128} : KnobValues{128},
-             blocks ? KnobValues{64, 128} : KnobValues{64, 128, 256});
+      values(kBlockK, wide ? KnobValues{64, 128} : KnobValues(search.server->fp8_depths.begin(), search.server->fp8_depths.end()),
+             format.blocks() ? KnobValues{64, 128} : KnobValues{64, 128, 256});
   const KnobValues groups = values(kGroupM, wide ? KnobValues{1, 16} : KnobValues{1, 16, 64}, {1, 16, 32, 64});
   const KnobValues stages = values(kStages, {2, 3, 4, 5}, {2, 3, 4, 5});
   std::vector<TriedRow> rows;
@@ -55,7 +52,7 @@ std::vector<TriedRow> rows_to_try(const RowSearch& search) {
     for (const int64_t depth : depths)
       for (const int64_t group : groups)
         for (const int64_t stage : stages) {
-          const int64_t bytes = (stage - 1) * depth * (tile.block_m * x_bytes + tile.block_n * w_bytes);
+          const int64_t bytes = (stage - 1) * depth * (tile.block_m * format.x_bytes + tile.block_n * format.w_bytes);
           if (search.shared_memory > 0 && bytes > search.shared_memory) continue;
           TriedRow tried{{tile.block_m, tile.block_n, depth, group, tile.warps, stage, {}}, {}};
           for (const auto& [tokens, mean] : search.mean_rows)

@@ -1,6 +1,4 @@
-// Writes tables as vLLM's and SGLang's files, with notes on what the knobs mean in those programs.
-#include "export/exporter.h"
-
+// Writes tables as files of servers, with notes on what the knobs mean in those programs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +11,8 @@
 namespace moetune {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int64_t kServed = 8192;  // files are exact at least up to so many tokens
 
 // How the rows of one layer were chosen.
@@ -23,26 +23,21 @@ struct Tally {
 constexpr const char *kUntimed = "the times of both rows are not known for all routings",
                      *kNotFaster = "it is not faster by more than the noise for all routings";
 
+// Rows for one file, or for up's and down's.
 struct Writer {
-  Server server;
-  const TunedTable& table;
   const ServingLayer& layer;
   const ServingRequest& request;
   const ServingTimes& times;
-  ServingRows base = {}, down_base = {};  // of the server's own files; empty if there are none
 
-  bool two_files() const { return server == Server::sglang; }
+  const ServedFile& file() const { return layer.file; }
+  const Server& server() const { return *layer.file.server; }
+  bool two_files() const { return server().down_files; }
   bool from_down() const { return !two_files() && layer.up.empty(); }
-  bool has_blocks() const { return layer.format.type.scales == ScaleKind::block; }
   const ServingWinners& winners() const { return from_down() ? layer.down : layer.up; }
-
-  std::string file_name(bool down) const {
-    return serving_file_name(server, layer.experts, padded_width(server, layer.model, layer.intermediate),
-                             table.device.name, layer.format, down);
+  RowPair own(int64_t tokens) const { return file().own(tokens); }
+  std::string own_text() const {
+    return file().rows.empty() ? fmt::format("{}'s default", server().title) : "rows of " + file().source.string();
   }
-  std::string own_text() const { return base.empty() ? fmt::format("{}'s default", name(server)) : "rows of --base"; }
-
-  RowPair own(int64_t tokens) const { return own_rows(server, base, down_base, tokens, layer.experts, layer.format); }
 
   // Of several candidates the first whose row the server can run, with that BLOCK_SIZE_M unless it is 0; else why not.
   std::optional<ServingRow> row_of(const ServingWinner& winner, bool ties, int64_t block_m, std::string& reason) const {
@@ -52,7 +47,7 @@ struct Writer {
       const auto row = serving_row(candidate);
       if (!row)
         reason = fmt::format("winners of {} are of another kernel than the server's", candidate.variant->name);
-      else if (has_blocks() && row->block_k != 64 && row->block_k != 128)
+      else if (file().format.blocks() && row->block_k != 64 && row->block_k != 128)
         reason = "over blocks of 128 a BLOCK_SIZE_K must be 64 or 128";
       else if (block_m != 0 && row->block_m != block_m)
         reason = "it has another BLOCK_SIZE_M than up";
@@ -74,8 +69,9 @@ struct Writer {
       if (const auto row = row_of(up->second, false, 0, reason)) tally.tuned.insert(first), pair.first = *row;
       refuse();
     }
+    if (!two_files()) return pair.second = pair.first, pair;
     pair.second.block_m = pair.first.block_m;
-    if (!two_files() || down == layer.down.end()) return pair;
+    if (down == layer.down.end()) return pair;
     // Both GEMMs use one sorting of the rows, so down must have the block_m of up.
     if (const auto row = row_of(down->second, true, pair.first.block_m, reason)) {
       tally.down_tuned.insert(second), pair.second = *row, pair.second.use_tma = false;
@@ -93,10 +89,9 @@ struct Writer {
     };
     std::map<std::pair<std::string, uint64_t>, Sum> sums;  // over the projections
     for (const Cell& cell : layer.cells) {
-      const bool second = two_files() && cell.shape.layer.projection == Projection::down;
-      const ServingRow &row = second ? ours.second : ours.first, &old = second ? replaced.second : replaced.first;
-      if (cell.tokens != tokens || row == launched(old, layer.format)) continue;
-      const auto time = times.find(cell, row), other = times.find(cell, launched(old, layer.format));
+      const ServingRow &row = row_for(ours, cell), &old = row_for(replaced, cell);
+      if (cell.tokens != tokens || row == old) continue;
+      const auto time = times.find(cell, row), other = times.find(cell, old);
       Sum& sum = sums[{text(cell.routing), cell.seed}];
       sum.timed = sum.timed && time && other;
       if (time && other) sum.high += time->high, sum.low += other->low;
@@ -125,8 +120,8 @@ struct Writer {
   }
 };
 
-void tell(const Writer& writer, const std::string& file, const std::set<int64_t>& tuned,
-          std::vector<std::string>& notes) {
+void add_note(const Writer& writer, const std::string& file, const std::set<int64_t>& tuned,
+              std::vector<std::string>& notes) {
   const auto& counts = serving_token_counts();
   if (std::ranges::all_of(counts, [&](int64_t count) { return tuned.contains(count); }))
     notes.push_back(fmt::format("{}: tuned for all of its token counts", file));
@@ -147,9 +142,9 @@ int64_t turn_between(const ServingWinners& winners, int64_t low, int64_t high) {
 // The rows of each token count from 1 on: of the winner that serves it, or the server's own. The last go on for ever.
 std::vector<RowPair> rows_of_counts(const Writer& writer, std::set<int64_t> counts) {
   counts.insert(serving_token_counts().begin(), serving_token_counts().end());
-  for (const auto& [tokens, row] : writer.base) counts.insert(tokens);
+  for (const auto& [tokens, row] : writer.file().rows) counts.insert(tokens);
   const int64_t last =
-      std::max({2 * *counts.rbegin(), kServed, 130 * writer.layer.experts});  // rules may turn up to here
+      std::max({2 * *counts.rbegin(), kServed, 130 * writer.file().experts});  // rules may turn up to here
   std::vector<RowPair> rows;
   Tally unused;
   RowPair own;
@@ -162,7 +157,7 @@ std::vector<RowPair> rows_of_counts(const Writer& writer, std::set<int64_t> coun
       const RowPair here = writer.own(tokens);
       const bool as_before = tokens > low + 1 && tokens != first + 1 && tokens != second + 1 && here == own;
       own = here;
-      const bool other = runs_other_kernel(writer.server, tokens, writer.layer.experts, writer.layer.format);
+      const bool other = runs_other_kernel(writer.server(), tokens, writer.file().experts, writer.file().format);
       rows.push_back(other ? here
                      : as_before
                          ? rows.back()
@@ -216,16 +211,13 @@ ServingLayer proven(const Writer& writer, Tally& tally, bool& differs) {
   return kept;
 }
 
-void write_layer(Writer writer, Export& result) {
-  const std::string file = writer.file_name(false), down_file = writer.file_name(true);
-  const std::string path = writer.request.folder + file;
-  const auto say = [&](const std::string& sentence) { result.notes.push_back(fmt::format("{}: {}", file, sentence)); };
-  if (contains(result.files, path, &ExportedFile::name))
-    return say(fmt::format("{} in another format has the same name and is left out", writer.layer.model));
-  if (writer.server == Server::vllm && writer.has_blocks() && writer.layer.intermediate % 128 != 0)
-    return say("left out, because vLLM splits blocks of 128 for this width, and the table was tuned with whole ones");
-  writer.base = base_rows(writer.request.bases, file);
-  if (writer.two_files()) writer.down_base = base_rows(writer.request.bases, down_file);
+void write_layer(const Writer& writer, Export& result) {
+  const ServedFile& file = writer.file();
+  const std::string& title = std::string(writer.server().title);
+  const auto say = [&](const std::string& sentence) {
+    result.notes.push_back(fmt::format("{}: {}", file.name, sentence));
+  };
+  if (const std::string why = obstacle(file); !why.empty()) return say("left out: " + why);
   Tally tally;
   bool differs = false;
   const ServingLayer kept = proven(writer, tally, differs);
@@ -233,39 +225,33 @@ void write_layer(Writer writer, Export& result) {
     say(fmt::format("{} {} replaced by {}: {}", count, count == 1 ? "winner is" : "winners are", writer.own_text(),
                     reason));
   if (!differs) return say("not written, because it would only hold " + writer.own_text());
-  tell(writer, file, tally.tuned, result.notes);
-  if (writer.two_files()) tell(writer, down_file, tally.down_tuned, result.notes);
+  add_note(writer, file.name, tally.tuned, result.notes);
+  if (writer.two_files()) add_note(writer, file.down_name, tally.down_tuned, result.notes);
   if (writer.from_down()) say("the table has no up projection, these are down's winners");
   if (!writer.two_files() && !writer.from_down() && !writer.down_wins_like_up())
-    say(fmt::format("{} runs both projections with one row, these are up's winners", name(writer.server)));
-  if (const int64_t width = padded_width(writer.server, kept.model, kept.intermediate); width != kept.intermediate)
-    say(fmt::format("{} pads the width {} of {} to {}", name(writer.server), kept.intermediate, kept.model, width));
+    say(fmt::format("{} runs both projections with one row, these are up's winners", title));
+  if (const int64_t width = padded_width(writer.server(), kept.model, file.intermediate); width != file.intermediate)
+    say(fmt::format("{} pads the width {} of {} to {}", title, file.intermediate, kept.model, width));
 
-  const Writer final{.server = writer.server,
-                     .table = writer.table,
-                     .layer = kept,
-                     .request = writer.request,
-                     .times = writer.times,
-                     .base = writer.base,
-                     .down_base = writer.down_base};
   std::set<int64_t> keys = tally.tuned;
   keys.insert(tally.down_tuned.begin(), tally.down_tuned.end());
-  if (writer.base.empty()) keys.insert(serving_token_counts().begin(), serving_token_counts().end());
-  for (const auto& [tokens, row] : writer.base) keys.insert(tokens);
-  const std::vector<RowPair> rows = rows_of_counts(final, writer.counts());
+  if (file.rows.empty()) keys.insert(serving_token_counts().begin(), serving_token_counts().end());
+  for (const auto& [tokens, row] : file.rows) keys.insert(tokens);
+  const std::vector<RowPair> rows = rows_of_counts({kept, writer.request, writer.times}, writer.counts());
   ServingRows first, second;
   for (const int64_t tokens : keys_of(rows, std::move(keys))) {
     first.emplace_back(tokens, rows[static_cast<size_t>(tokens - 1)].first);
     second.emplace_back(tokens, rows[static_cast<size_t>(tokens - 1)].second);
   }
-  result.files.push_back({path, serving_text(first, writer.server == Server::vllm && has_groups(kept.format))});
-  if (!tally.down_tuned.empty() || !writer.down_base.empty())
-    result.files.push_back({writer.request.folder + down_file, serving_text(second)});
+  const bool split_k = file.format.groups() && writer.server().rows_of_other_kernel > 0;
+  result.files.push_back({writer.request.prefix + file.name, serving_text(first, split_k)});
+  if (!tally.down_tuned.empty() || !file.down_rows.empty())
+    result.files.push_back({writer.request.prefix + file.down_name, serving_text(second)});
 }
 
 // A row of another kernel's knobs would replace what the server bundles for its own, and make it slower.
-Error nothing_fits(Server server, const std::vector<std::string>& notes) {
-  const std::string_view program = name(server), format = server == Server::vllm ? "vllm" : "sglang";
+Error nothing_fits(const Server& server, const std::vector<std::string>& notes) {
+  const std::string_view program = server.title;
   const auto says = [&](const char* reason) {
     return std::ranges::any_of(notes, [&](const std::string& note) { return note.find(reason) != std::string::npos; });
   };
@@ -280,11 +266,11 @@ Error nothing_fits(Server server, const std::vector<std::string>& notes) {
       Exit::no, what,
       fmt::format("moetune tune --for {} with the model's options (--model, --tp, --dtype) times that kernel's rows "
                   "beside {}'s own{}",
-                  format, program, untimed ? "; --unproven takes the winners without that" : "")};
+                  server.word, program, untimed ? "; --unproven takes the winners without that" : "")};
 }
 
 // What the knobs mean in the other program.
-void tell_meaning(const TunedTable& table, std::string_view program, std::vector<std::string>& notes) {
+void note_meaning(const TunedTable& table, std::string_view program, std::vector<std::string>& notes) {
   std::set<std::string> packs;
   for (const Entry& entry : table.entries)
     if (entry.skipped.empty() && entry.cell.shape.op == Op::fwd && is_triton(entry.candidate))
@@ -298,25 +284,30 @@ void tell_meaning(const TunedTable& table, std::string_view program, std::vector
 
 }  // namespace
 
-Export export_serving(Server server, const TunedTable& table, const ServingRequest& request) {
-  const std::string_view program = name(server);
+std::string install_advice(const Server& server, bool has_base) {
+  if (server.variable_hides_bundled)
+    return fmt::format("put the files into configs/triton_X_Y_Z (your Triton's version) beside those that {} bundles, in "
+                       "{}/{}: {} replaces that folder for all layers, so a folder that it names must hold its files too",
+                       server.title, server.word, fs::path(server.bundled[0]).parent_path().string(), server.variable);
+  return fmt::format("put the files into a folder and name it in {}; {} reads them before those that it bundles, whose "
+                     "rows they hide{}",
+                     server.variable, server.title, has_base ? "" : ": start from those of the same names with --base");
+}
+
+Export export_serving(const Server& server, const TunedTable& table, const ServingRequest& request) {
   if (table.device.kind != DeviceKind::cuda)
-    throw Error(Exit::no,
-                fmt::format("the table was tuned on a cpu ({}), {}'s kernel runs on GPUs", table.device.name, program),
-                "tune on a GPU, or export with --format csv or markdown");
+    throw Error(
+        Exit::no,
+        fmt::format("the table was tuned on a cpu ({}), {}'s kernel runs on GPUs", table.device.name, server.title),
+        "tune on a GPU, or export with --format csv or markdown");
   Export result;
-  tell_meaning(table, program, result.notes);
-  const std::vector<ServingLayer> layers = serving_layers(table, result.notes);
+  note_meaning(table, server.title, result.notes);
   const ServingTimes times(request.measured ? *request.measured : table, request);
-  for (const ServingLayer& layer : layers) write_layer({server, table, layer, request, times}, result);
+  for (ServingLayer& layer : serving_layers(server, table, result.notes)) {
+    find_rows(layer.file, request.places);
+    write_layer({layer, request, times}, result);
+  }
   if (result.files.empty()) throw nothing_fits(server, result.notes);
-  result.notes.push_back(
-      fmt::format("put {}; {} reads them before those that it bundles, whose rows they hide{}",
-                  server == Server::vllm ? "the files into a folder and name it in VLLM_TUNED_CONFIG_FOLDER"
-                  : request.folder.empty()
-                      ? "the files into configs/triton_X_Y_Z (your Triton's version) under SGLANG_MOE_CONFIG_DIR"
-                      : "the folder's name into SGLANG_MOE_CONFIG_DIR",
-                  program, request.bases.empty() ? ": start from those of the same names with --base" : ""));
   return result;
 }
 

@@ -57,13 +57,6 @@ struct Group {
   std::vector<const RobustChoice*> choices = {};       // of both projections; those of one projection have one shape
 };
 
-bool same_file(const ServingLayer& a, const ServingLayer& b) {
-  const auto named = [](const ServingFormat& format) {  // bf16 and fp16 have one name
-    return format.type.x.dtype == Dtype::fp16 ? ServingFormat{} : format;
-  };
-  return a.experts == b.experts && a.intermediate == b.intermediate && named(a.format) == named(b.format);
-}
-
 std::vector<const RobustChoice*> choices_of(const Group& group, Projection projection) {
   return filtered(group.choices,
                   [&](const RobustChoice* choice) { return choice->shape().layer.projection == projection; });
@@ -122,8 +115,8 @@ ServingWinners winners_of(const Group& group, Projection projection) {
   return winners;
 }
 
-void tell(const Group& group, std::vector<std::string>& notes) {
-  const std::string file = fmt::format("E={},N={}", group.layer.experts, group.layer.intermediate);
+void add_notes(const Group& group, std::vector<std::string>& notes) {
+  const std::string file = fmt::format("E={},N={}", group.layer.file.experts, group.layer.file.intermediate);
   std::map<std::string, std::vector<int64_t>> by_routing;
   for (const auto& [tokens, routing] : group.chosen) by_routing[routing].push_back(tokens);
   for (const auto& [routing, tokens] : by_routing)
@@ -142,31 +135,33 @@ void tell(const Group& group, std::vector<std::string>& notes) {
 
 }  // namespace
 
-std::vector<ServingLayer> serving_layers(const TunedTable& table, std::vector<std::string>& notes) {
+std::vector<ServingLayer> serving_layers(const Server& server, const TunedTable& table,
+                                         std::vector<std::string>& notes) {
   std::vector<Group> groups;
-  int64_t backward = 0, without_winner = 0;
+  std::map<std::string, int64_t> left_out;  // reason -> entries
   for (const Entry& entry : table.entries) {
-    const Shape& shape = entry.cell.shape;
-    if (shape.op != Op::fwd || !entry.skipped.empty()) {
-      ++(shape.op != Op::fwd ? backward : without_winner);
-      continue;
+    const Layer& layer = entry.cell.shape.layer;
+    if (entry.cell.shape.op != Op::fwd) {
+      ++left_out["serving has no dx and dw"];
+    } else if (!entry.skipped.empty()) {
+      ++left_out["they have no winner"];
+    } else if (!serves(server, serving_format(layer))) {
+      ++left_out[fmt::format("{} has no files for {}", server.title, layer.format.word)];
+    } else {
+      const ServedFile file =
+          served_file(server, layer, intermediate_size(layer, table, notes), table.device.name);
+      auto group = std::ranges::find_if(groups, [&](const Group& one) { return one.layer.file.name == file.name; });
+      if (group == groups.end()) {
+        group = groups.insert(groups.end(), {.layer = {.file = file, .model = layer.model}, .first = layer});
+        find_choices(*group, table);
+      }
+      take(*group, entry);
     }
-    const ServingLayer named{.experts = shape.layer.local_experts(),
-                             .intermediate = intermediate_size(shape.layer, table, notes),
-                             .format = serving_format(shape.layer),
-                             .model = shape.layer.model};
-    auto group = std::ranges::find_if(groups, [&](const Group& g) { return same_file(g.layer, named); });
-    if (group == groups.end()) {
-      group = groups.insert(groups.end(), {.layer = named, .first = shape.layer});
-      find_choices(*group, table);
-    }
-    take(*group, entry);
   }
-  if (backward > 0) notes.push_back(fmt::format("{} entries left out: serving has no dx and dw", backward));
-  if (without_winner > 0) notes.push_back(fmt::format("{} entries left out: they have no winner", without_winner));
+  for (const auto& [reason, entries] : left_out) notes.push_back(fmt::format("{} entries left out: {}", entries, reason));
   std::vector<ServingLayer> layers;
   for (Group& group : groups) {
-    tell(group, notes);
+    add_notes(group, notes);
     std::vector<Cell>& cells = group.layer.cells;  // those of fused shapes, where there are any
     const auto fused = [&](Projection projection) {
       return std::ranges::any_of(
