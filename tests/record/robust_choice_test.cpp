@@ -301,7 +301,7 @@ TEST(ServingOfChoices, EveryTokenCountHasTheChoiceOfItsRange) {
   for (RobustChoice& choice : table.choices)
     for (auto& contender : choice.contenders)
       contender.candidate = sample::triton(block_m_of(contender.candidate).value());
-  const Export result = export_serving(Server::vllm, table, {.unproven = true});
+  const Export result = export_serving(kVllm, table, {.unproven = true});
   for (const int64_t tokens : serving_token_counts())
     EXPECT_EQ(row_of(result.files[0], tokens).block_m, tokens <= 32 ? 16 : 64) << tokens;
   std::string notes;

@@ -55,7 +55,7 @@ TEST_P(PackRun, FindsTheBestCandidateAndTablesIt) {
   const std::string hash = load_pack(folder.path()).hash;
   EXPECT_EQ(json["entries"][0]["candidate"],
             Json({{"variant", "toy"}, {"pack", hash}, {"block_m", 16}, {"fast", "no"}}));
-  const std::string csv = find_exporter("csv").write(table).files.at(0).text;
+  const std::string csv = export_csv(table).files.at(0).text;
   EXPECT_TRUE(holds(csv, ",fast,")) << csv;
 }
 INSTANTIATE_TEST_SUITE_P(Strategies, PackRun, testing::Values("auto", "exhaustive", "random"));
@@ -68,7 +68,7 @@ TEST(PackTable, IsReadWhereThePackIsNot) {
   ASSERT_EQ(table.entries.size(), 1u);
   EXPECT_EQ(text(table.entries[0].candidate), "toy block_m=16 fast=no");
   EXPECT_EQ(to_json(table), read_json(folder.path() / "table.json"));
-  const std::string csv = find_exporter("csv").write(table).files.at(0).text;
+  const std::string csv = export_csv(table).files.at(0).text;
   EXPECT_TRUE(holds(csv, ",fast,")) << csv;
   EXPECT_TRUE(holds(csv, ",toy,16,")) << csv;
 }

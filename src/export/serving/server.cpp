@@ -10,8 +10,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/system/file.h"
 #include "base/text/text.h"
 #include "base/text/units.h"
+#include "workload/routing/routing.h"
 
 namespace moetune {
 namespace {

@@ -14,7 +14,7 @@ using sample::qwen_up;
 using sample::triton;
 
 Export export_to(std::string_view format, const TunedTable& table, ServingRequest request = {.unproven = true}) {
-  return export_serving(find_exporter(format).server.value(), table, request);
+  return export_serving(find_server(format), table, request);
 }
 
 TunedTable qwen_table() {
@@ -24,12 +24,10 @@ TunedTable qwen_table() {
                         entry(cell(qwen_down(), 4096), triton(64, 256, 64, 8, 3), 500)});
 }
 
-TEST(Exporters, AreFoundByName) {
-  std::vector<std::string> names;
-  for (const Exporter& exporter : exporters()) names.emplace_back(exporter.format);
-  EXPECT_EQ(names, (std::vector<std::string>{"vllm", "sglang", "csv", "markdown", "runtime", "kernels"}));
-  const auto fault = error_of([] { find_exporter("vlm"); });
-  EXPECT_EQ(fault.what, "unknown format 'vlm'");
+TEST(Servers, AreFoundByName) {
+  EXPECT_EQ(server_words(), (std::vector<std::string>{"vllm", "sglang"}));
+  const auto fault = error_of([] { find_server("vlm"); });
+  EXPECT_EQ(fault.what, "unknown program 'vlm'");
   EXPECT_EQ(fault.hint, "did you mean 'vllm'?");
 }
 
@@ -55,7 +53,7 @@ TEST(Vllm, WinnersOfUpBecomeRowsAndTheRestPinsTheDefault) {
   EXPECT_EQ(row_of(result.files[0], 4096).block_m, 128);
   for (const int64_t tokens : serving_token_counts())
     if (tokens != 16 && tokens != 4096) {
-      EXPECT_EQ(row_of(result.files[0], tokens), default_row(Server::vllm, tokens, 128)) << tokens;
+      EXPECT_EQ(row_of(result.files[0], tokens), default_row(kVllm, tokens, 128)) << tokens;
     }
 }
 
@@ -64,7 +62,7 @@ TEST(Vllm, SaysWhatTheKnobsMeanOverThere) {
   EXPECT_TRUE(holds(result.notes.front(), "the knobs of the pack triton_moe are written as they were measured"));
   EXPECT_TRUE(noted(result, "tuned for 16, 4096 tokens; the other rows are vLLM's default"));
   EXPECT_TRUE(noted(result, "vLLM runs both projections with one row, these are up's winners"));
-  EXPECT_TRUE(noted(result, "VLLM_TUNED_CONFIG_FOLDER"));
+  EXPECT_TRUE(holds(install_advice(kVllm, false), "VLLM_TUNED_CONFIG_FOLDER"));
 }
 
 TEST(Servers, GetNoKnobsOfOtherKernelsAndTheWayToTheirOwn) {
@@ -100,7 +98,7 @@ TEST(Vllm, OtherTokenCountsAreAddedInOrder) {
   EXPECT_EQ(row_of(result.files[0], 20).block_m, 32);
   for (int64_t tokens = 1; tokens <= 20000; ++tokens)  // beside the winner each has the row that it has without a file
     if (tokens < 19 || tokens > 22) {
-      ASSERT_EQ(row_for(rows, tokens), default_row(Server::vllm, tokens, 128)) << tokens;
+      ASSERT_EQ(row_for(rows, tokens), default_row(kVllm, tokens, 128)) << tokens;
     }
 }
 
@@ -235,18 +233,17 @@ TEST(Servers, KeepTheRowsOfABaseWhereNoWinnerIsFaster) {
       other{.block_m = 64, .block_n = 256, .block_k = 64, .group_m = 32, .warps = 8, .stages = 3, .use_tma = {}};
   write_atomic(folder / name, "{\"triton_version\": \"3.6.0\"," + serving_text({{16, tuned}, {700, other}}).substr(1));
   for (const auto& base : {folder / name, folder / "."}) {
-    const Export result = export_to("vllm", timed_table(), {.bases = {base}});
+    const Export result = export_to("vllm", timed_table(), {.places = look_up_below(kVllm, {base}, "")});
     const ServingRows rows = rows_of(result.files[0].text);
-    EXPECT_TRUE(noted(result, "tuned for 16 tokens; the other rows are rows of --base"));  // 4096: no time of `other`
+    EXPECT_TRUE(noted(result, "tuned for 16 tokens; the other rows are rows of " + (folder / "").string()));
     for (int64_t tokens = 1; tokens <= 8192; ++tokens)
       if (tokens < 12 || tokens > 20) {
         ASSERT_EQ(row_for(rows, tokens), tokens <= 358 ? tuned : other) << tokens;
       }
     EXPECT_EQ(row_for(rows, 16).stages, 5);
-    EXPECT_TRUE(noted(result, "vLLM reads them before those that it bundles, whose rows they hide"));
   }
   write_atomic(folder / name, "{\"16\": {\"BLOCK_SIZE_M\": 16}}");
-  EXPECT_TRUE(holds(error_of([&] { export_to("vllm", timed_table(), {.bases = {folder / name}}); }).what,
+  EXPECT_TRUE(holds(error_of([&] { export_to("vllm", timed_table(), {.places = {.places = {folder / name}}}); }).what,
                     name + ": 16: 'BLOCK_SIZE_N' is missing"));
 }
 
@@ -261,7 +258,7 @@ TEST(Servers, GetBlockFp8UnderItsNamesWithinItsBlocks) {
   EXPECT_EQ(row_of(vllm.files[0], 16).stages, 5);
   EXPECT_TRUE(
       noted(vllm, "1 winner is replaced by vLLM's default: over blocks of 128 a BLOCK_SIZE_K must be 64 or 128"));
-  EXPECT_EQ(row_of(vllm.files[0], 64), default_row(Server::vllm, 64, 128, {find_format("fp8", ScaleKind::block)}));
+  EXPECT_EQ(row_of(vllm.files[0], 64), default_row(kVllm, 64, 128, format_of("fp8", ScaleKind::block)));
 }
 
 TEST(Vllm, WidthsThatItPadsAndTheGateOfTheCellNameTheFile) {
@@ -284,12 +281,14 @@ TEST(Sglang, HasASecondFileForDown) {
   EXPECT_EQ(result.files[1].name, "E=128,N=768,device_name=NVIDIA_H200_down.json");
   expect_golden_rows("sglang.json", result.files[0].text);
   expect_golden_rows("sglang_down.json", result.files[1].text);
-  EXPECT_TRUE(noted(result, "configs/triton_X_Y_Z"));
+  EXPECT_TRUE(holds(install_advice(kSglang, true),
+                    "beside those that SGLang bundles, in sglang/srt/layers/moe/moe_runner/triton_utils: "
+                    "SGLANG_MOE_CONFIG_DIR replaces that folder for all layers"));
   EXPECT_FALSE(holds(result.files[0].text, "USE_TMA"));
   for (const auto& [tokens, row] : rows_of(result.files[1].text)) EXPECT_EQ(row.use_tma, false) << tokens;
   const Export up = export_to("sglang", sample::table({entry(cell(qwen_up(), 16), triton(16), 1)}));
   ASSERT_EQ(up.files.size(), 1u);
-  EXPECT_EQ(row_of(up.files[0], 64), default_row(Server::sglang, 64, 128));
+  EXPECT_EQ(row_of(up.files[0], 64), default_row(kSglang, 64, 128));
 }
 
 TEST(Sglang, BothFilesAgreeOnBlockMForEveryTokenCount) {
@@ -318,7 +317,7 @@ TEST(Sglang, ATieWithUpsBlockMIsBetterThanAReplacedOne) {
 
 TEST(Sglang, ADownWinnerOfAnotherBlockMGivesWayToTheDefaultWithUps) {
   const Export result = export_to("sglang", qwen_table());
-  ServingRow row = default_row(Server::sglang, 4096, 128);
+  ServingRow row = default_row(kSglang, 4096, 128);
   row.block_m = 128;
   row.use_tma = false;
   EXPECT_EQ(row_of(result.files[1], 4096), row);
@@ -328,7 +327,7 @@ TEST(Sglang, ADownWinnerOfAnotherBlockMGivesWayToTheDefaultWithUps) {
 TEST(Sglang, DownAloneStillNeedsAnUpFileOfDefaults) {
   const Export result = export_to("sglang", sample::table({entry(cell(qwen_down(), 16), triton(16, 256), 1)}));
   ASSERT_EQ(result.files.size(), 2u);
-  EXPECT_EQ(row_of(result.files[0], 16), default_row(Server::sglang, 16, 128));
+  EXPECT_EQ(row_of(result.files[0], 16), default_row(kSglang, 16, 128));
   EXPECT_EQ(row_of(result.files[1], 16).block_n, 256);
 }
 

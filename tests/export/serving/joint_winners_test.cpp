@@ -129,30 +129,30 @@ TEST(JointWinners, AreOfOneLayerTokensRoutingAndPack) {
                                         sample::entry(cell(qwen_down(), 16), sample::mma(16), 10)})));
 }
 
-Export served(Server server, const TunedTable& table) { return export_serving(server, table, {.unproven = true}); }
+Export served(const Server& server, const TunedTable& table) { return export_serving(server, table, {.unproven = true}); }
 
 TEST(TritonPacks, AreExportedToVllmWithTheKnobsAsTheyAre) {
   std::vector<std::string> notes;
-  const Export result = served(Server::vllm, with_joint_winners(apart(), timed(), {}, notes));
+  const Export result = served(kVllm, with_joint_winners(apart(), timed(), {}, notes));
   ASSERT_EQ(result.files.size(), 1u);
   EXPECT_EQ(row_of(result.files[0], 16),
             (ServingRow{
                 .block_m = 32, .block_n = 128, .block_k = 64, .group_m = 16, .warps = 8, .stages = 4, .use_tma = {}}));
   EXPECT_FALSE(noted(result, "these are up's winners"));
   EXPECT_TRUE(noted(result, "the knobs of the pack triton_moe are written as they were measured"));
-  EXPECT_TRUE(noted(served(Server::vllm, apart()), "these are up's winners"));
+  EXPECT_TRUE(noted(served(kVllm, apart()), "these are up's winners"));
 }
 
 TEST(TritonPacks, AreExportedToSglangInTwoFilesOfOneBlockM) {
   std::vector<std::string> notes;
-  const Export result = served(Server::sglang, with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes));
+  const Export result = served(kSglang, with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes));
   ASSERT_EQ(result.files.size(), 2u);
   EXPECT_EQ(row_of(result.files[0], 16).stages, 3);
   EXPECT_EQ(row_of(result.files[1], 16).stages, 4);
 }
 
 TEST(TritonPacks, OfDownWithAnotherBlockMThanUpGiveWayToTheDefault) {
-  const Export result = served(Server::sglang, apart());
+  const Export result = served(kSglang, apart());
   ASSERT_EQ(result.files.size(), 1u);
   EXPECT_TRUE(noted(result, "it has another BLOCK_SIZE_M than up")) << result.notes.back();
 }
@@ -160,8 +160,8 @@ TEST(TritonPacks, OfDownWithAnotherBlockMThanUpGiveWayToTheDefault) {
 TEST(TritonPacks, GetNoRowsOfOtherKernels) {
   TunedTable mixed = apart();
   mixed.entries.push_back(sample::entry(cell(qwen_up(), 32), sample::mma(32), 15));
-  const Export result = served(Server::vllm, mixed);
-  EXPECT_EQ(row_of(result.files[0], 32), default_row(Server::vllm, 32, 128));
+  const Export result = served(kVllm, mixed);
+  EXPECT_EQ(row_of(result.files[0], 32), default_row(kVllm, 32, 128));
   EXPECT_TRUE(noted(result, "1 winner is replaced by vLLM's default: winners of mma are of another kernel"));
   EXPECT_TRUE(noted(result, "as they were measured"));
 }
@@ -199,7 +199,7 @@ TEST(ServingContenders, AreTheServersOwnWinnersAndWhatIsGoodInBoth) {
 
 TEST(RowsToTry, GrowWithTheRowsOfAnExpert) {
   const RowSearch few{
-      .server = Server::vllm, .format = {find_format("fp8", ScaleKind::block)}, .mean_rows = {{1, 1}, {4096, 80}}};
+      .server = &kVllm, .format = format_of("fp8", ScaleKind::block), .mean_rows = {{1, 1}, {4096, 80}}};
   const std::vector<TriedRow> rows = rows_to_try(few);
   EXPECT_EQ(rows[0].tokens, (std::vector<int64_t>{1, 4096}));
   for (const TriedRow& one : rows) {

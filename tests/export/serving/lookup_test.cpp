@@ -18,7 +18,7 @@ Row row_of(const ServingRow& row) {
 
 // vLLM 0.33: get_config_file_name, get_moe_configs and get_default_config of fused_moe.py.
 struct Vllm {
-  static constexpr Server kServer = Server::vllm;
+  static constexpr const Server* kServer = &kVllm;
   static std::string file(int64_t experts, int64_t n, const std::string& dtype, bool block, bool, bool) {
     return fmt::format("E={},N={},device_name=NVIDIA_H200{}{}.json", experts, n, dtype.empty() ? "" : ",dtype=" + dtype,
                        block ? ",block_shape=[128,128]" : "");
@@ -33,7 +33,7 @@ struct Vllm {
 
 // SGLang 0.5.23: the same of fused_moe_triton_config.py.
 struct Sglang {
-  static constexpr Server kServer = Server::sglang;
+  static constexpr const Server* kServer = &kSglang;
   static std::string file(int64_t experts, int64_t n, const std::string& dtype, bool block, bool channel, bool down) {
     return fmt::format("E={},N={},device_name=NVIDIA_H200{}{}{}{}.json", experts, n,
                        dtype.empty() ? "" : ",dtype=" + dtype, block ? ",block_shape=[128, 128]" : "",
@@ -77,13 +77,13 @@ void expect_found(const Export& exported, const Model& model, int64_t tp, ScaleK
   const bool block = scales == ScaleKind::block, channel = scales == ScaleKind::channel;
   const std::string dtype = scales == ScaleKind::none ? "" : "fp8_w8a8";
   int64_t n = model.intermediate / tp;
-  if (model.name == "kimi-k3" && tp == 16 && Program::kServer == Server::vllm) n = 256;
+  if (model.name == "kimi-k3" && tp == 16 && Program::kServer == &kVllm) n = 256;
   const Row first = row_of(*serving_row(winner(1))), others = row_of(*serving_row(winner(16)));
   for (const bool down : {false, true}) {
-    if (down && Program::kServer == Server::vllm) continue;
+    if (down && Program::kServer == &kVllm) continue;
     const std::string name = Program::file(model.experts, n, dtype, block, channel, down);
     const auto file = std::ranges::find(exported.files, name, &ExportedFile::name);
-    const bool refined = Program::kServer == Server::vllm && block && n % 128 != 0;  // with blocks of another size
+    const bool refined = Program::kServer == &kVllm && block && n % 128 != 0;  // with blocks of another size
     ASSERT_EQ(file != exported.files.end(), !refined) << name;
     if (refined) continue;
     std::vector<std::pair<int64_t, Row>> rows;
@@ -124,11 +124,11 @@ TEST_P(ServersFind, TheFilesOfTwentyModelsAndTheirRowsForEveryTokenCount) {
       const TunedTable table = sample::table(entries);
       SCOPED_TRACE(fmt::format("{} tp {}", model.name, tp));
       if (!(scales == ScaleKind::block && model.intermediate / tp % 128 != 0))
-        expect_found<Vllm>(export_serving(Server::vllm, table, {}), model, tp, scales);
+        expect_found<Vllm>(export_serving(kVllm, table, {}), model, tp, scales);
       else
         EXPECT_TRUE(
-            holds(error_of([&] { export_serving(Server::vllm, table, {}); }).what, "vLLM splits blocks of 128"));
-      expect_found<Sglang>(export_serving(Server::sglang, table, {}), model, tp, scales);
+            holds(error_of([&] { export_serving(kVllm, table, {}); }).what, "vLLM splits blocks of 128"));
+      expect_found<Sglang>(export_serving(kSglang, table, {}), model, tp, scales);
     }
   }
 }

@@ -12,23 +12,13 @@
 
 namespace moetune {
 
-inline ServingRows rows_of(const std::string& text) {
-  ServingRows rows;
-  const Json json = parse_json(text, "a serving file");
-  for (const auto& [tokens, row] : json.items()) {
-    if (tokens == "triton_version") continue;
-    const JsonAt at(row, tokens);
-    rows.emplace_back(std::stoll(tokens), ServingRow{.block_m = at["BLOCK_SIZE_M"].integer(),
-                                                     .block_n = at["BLOCK_SIZE_N"].integer(),
-                                                     .block_k = at["BLOCK_SIZE_K"].integer(),
-                                                     .group_m = at["GROUP_SIZE_M"].integer(),
-                                                     .warps = at["num_warps"].integer(),
-                                                     .stages = at["num_stages"].integer(),
-                                                     .use_tma = {}});
-    if (at.has("USE_TMA")) rows.back().second.use_tma = at["USE_TMA"].boolean();
-  }
-  return rows;
+inline ServingFormat format_of(std::string_view dtype, std::optional<ScaleKind> scales = {}, int64_t top_k = 8) {
+  Layer layer;
+  layer.format = find_format(dtype, scales), layer.top_k = top_k;
+  return serving_format(layer);
 }
+
+inline ServingRows rows_of(const std::string& text) { return parse_serving(text, "a serving file"); }
 
 inline ServingRow row_for(const ServingRows& rows, int64_t tokens) { return nearest_row(rows, tokens); }
 

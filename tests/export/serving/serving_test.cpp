@@ -10,65 +10,66 @@ namespace moetune {
 namespace {
 
 TEST(ServingName, TellsExpertsSizeAndDevice) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", {find_format("bf16")}, false),
+  EXPECT_EQ(serving_file_name(kVllm, 8, 14336, "NVIDIA H200", format_of("bf16"), false),
             "E=8,N=14336,device_name=NVIDIA_H200.json");
-  EXPECT_EQ(serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", {find_format("fp16")}, false),
+  EXPECT_EQ(serving_file_name(kVllm, 128, 1856, "NVIDIA H100 80GB HBM3", format_of("fp16"), false),
             "E=128,N=1856,device_name=NVIDIA_H100_80GB_HBM3.json");
 }
 
 TEST(ServingName, TheH200FamilyIsOneDeviceForVllmOnly) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA H200 NVL", {find_format("bf16")}, false),
+  EXPECT_EQ(serving_file_name(kVllm, 8, 64, "NVIDIA H200 NVL", format_of("bf16"), false),
             "E=8,N=64,device_name=NVIDIA_H200.json");
-  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "NVIDIA H200 NVL", {find_format("bf16")}, false),
+  EXPECT_EQ(serving_file_name(kSglang, 8, 64, "NVIDIA H200 NVL", format_of("bf16"), false),
             "E=8,N=64,device_name=NVIDIA_H200_NVL.json");
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "NVIDIA GH200 480GB", {find_format("bf16")}, false),
+  EXPECT_EQ(serving_file_name(kVllm, 8, 64, "NVIDIA GH200 480GB", format_of("bf16"), false),
             "E=8,N=64,device_name=NVIDIA_GH200_480GB.json");
 }
 
-TEST(ServingName, OnlyFp32HasADtypePart) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "A", {find_format("fp32")}, false),
-            "E=8,N=64,device_name=A,dtype=float32.json");
+TEST(ServingName, AFormatWithoutFilesIsRefused) {
+  const auto fault = error_of([] { serving_file_name(kVllm, 8, 64, "A", format_of("fp32"), false); });
+  EXPECT_EQ(fault.what, "vLLM's kernel has no fp32: it looks up no file for it");
+  EXPECT_EQ(fault.hint, "it has bf16, fp16, fp8, int8, int8-w8a8, int4, uint4");
 }
 
 TEST(ServingName, TheDownFileHasItsSuffixLast) {
-  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "A", {find_format("bf16")}, true), "E=8,N=64,device_name=A_down.json");
+  EXPECT_EQ(serving_file_name(kSglang, 8, 64, "A", format_of("bf16"), true), "E=8,N=64,device_name=A_down.json");
 }
 
 TEST(ServingName, VllmJoinsRunsOfWhiteSpaceAndSglangKeepsThem) {
-  EXPECT_EQ(serving_file_name(Server::vllm, 8, 64, "A  B/C", {}, false), "E=8,N=64,device_name=A_B_C.json");
-  EXPECT_EQ(serving_file_name(Server::sglang, 8, 64, "A  B", {}, false), "E=8,N=64,device_name=A__B.json");
+  EXPECT_EQ(serving_file_name(kVllm, 8, 64, "A  B/C", {}, false), "E=8,N=64,device_name=A_B_C.json");
+  EXPECT_EQ(serving_file_name(kSglang, 8, 64, "A  B", {}, false), "E=8,N=64,device_name=A__B.json");
 }
 
 TEST(ServingName, Fp8HasItsBlocksAndSglangsChannels) {
-  const auto name = [](Server server, ScaleKind scales, bool down) {
-    return serving_file_name(server, 8, 64, "A", {find_format("fp8", scales)}, down).substr(22);
+  const auto name = [](const Server& server, ScaleKind scales, bool down) {
+    return serving_file_name(server, 8, 64, "A", format_of("fp8", scales), down).substr(22);
   };
-  EXPECT_EQ(name(Server::vllm, ScaleKind::block, false), ",dtype=fp8_w8a8,block_shape=[128,128].json");
-  EXPECT_EQ(name(Server::vllm, ScaleKind::channel, false), ",dtype=fp8_w8a8.json");
-  EXPECT_EQ(name(Server::sglang, ScaleKind::block, true), ",dtype=fp8_w8a8,block_shape=[128, 128]_down.json");
-  EXPECT_EQ(name(Server::sglang, ScaleKind::channel, true), ",dtype=fp8_w8a8,per_channel_quant=True_down.json");
-  EXPECT_EQ(name(Server::sglang, ScaleKind::tensor, false), ",dtype=fp8_w8a8.json");
+  EXPECT_EQ(name(kVllm, ScaleKind::block, false), ",dtype=fp8_w8a8,block_shape=[128,128].json");
+  EXPECT_EQ(name(kVllm, ScaleKind::channel, false), ",dtype=fp8_w8a8.json");
+  EXPECT_EQ(name(kSglang, ScaleKind::block, true), ",dtype=fp8_w8a8,block_shape=[128, 128]_down.json");
+  EXPECT_EQ(name(kSglang, ScaleKind::channel, true), ",dtype=fp8_w8a8,per_channel_quant=True_down.json");
+  EXPECT_EQ(name(kSglang, ScaleKind::tensor, false), ",dtype=fp8_w8a8.json");
 }
 
 TEST(ServingName, IntegersHaveTheirWords) {
-  const auto name = [](Server server, std::string_view dtype, ScaleKind scales) {
-    return serving_file_name(server, 8, 64, "A", {find_format(dtype, scales)}, false).substr(4);
+  const auto name = [](const Server& server, std::string_view dtype, ScaleKind scales) {
+    return serving_file_name(server, 8, 64, "A", format_of(dtype, scales), false).substr(4);
   };
-  EXPECT_EQ(name(Server::vllm, "int8", ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
-  EXPECT_EQ(name(Server::sglang, "int8", ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
-  EXPECT_EQ(name(Server::vllm, "int8-w8a8", ScaleKind::channel), "N=64,device_name=A.json");
-  EXPECT_EQ(name(Server::sglang, "int8-w8a8", ScaleKind::channel),
+  EXPECT_EQ(name(kVllm, "int8", ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
+  EXPECT_EQ(name(kSglang, "int8", ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
+  EXPECT_EQ(name(kVllm, "int8-w8a8", ScaleKind::channel), "N=64,device_name=A.json");
+  EXPECT_EQ(name(kSglang, "int8-w8a8", ScaleKind::channel),
             "N=64,device_name=A,dtype=int8_w8a8,per_channel_quant=True.json");
-  EXPECT_EQ(name(Server::vllm, "uint4", ScaleKind::group32), "N=64,device_name=A,dtype=int4_w4a16.json");
-  EXPECT_EQ(name(Server::sglang, "int4", ScaleKind::group128), "N=32,device_name=A,dtype=int4_w4a16.json");
+  EXPECT_EQ(name(kVllm, "uint4", ScaleKind::group32), "N=64,device_name=A,dtype=int4_w4a16.json");
+  EXPECT_EQ(name(kSglang, "int4", ScaleKind::group128), "N=32,device_name=A,dtype=int4_w4a16.json");
 }
 
 // vLLM multiplies up to six rows an expert with another kernel, which takes the blocks of a row.
 TEST(ServingDefault, OfGroupsLeavesBlocksToVllmsOtherKernel) {
-  const ServingFormat format{find_format("int4"), 8};
-  const auto row = [&](int64_t tokens, int64_t experts) { return default_row(Server::vllm, tokens, experts, format); };
-  EXPECT_TRUE(runs_other_kernel(Server::vllm, 96, 128, format) && !runs_other_kernel(Server::vllm, 97, 128, format));
-  EXPECT_FALSE(runs_other_kernel(Server::sglang, 1, 128, format));
+  const ServingFormat format = format_of("int4", ScaleKind::group128);
+  const auto row = [&](int64_t tokens, int64_t experts) { return default_row(kVllm, tokens, experts, format); };
+  EXPECT_TRUE(runs_other_kernel(kVllm, 96, 128, format) && !runs_other_kernel(kVllm, 97, 128, format));
+  EXPECT_FALSE(runs_other_kernel(kSglang, 1, 128, format));
   for (const auto& [tokens, block_m] : {std::pair{1, 1}, {3, 4}, {16, 16}, {96, 16}}) {
     EXPECT_EQ(row(tokens, 128).block_m, block_m);
     EXPECT_EQ(row(tokens, 128).block_n, 0);
@@ -89,14 +90,14 @@ TEST(ServingDefault, OfGroupsLeavesBlocksToVllmsOtherKernel) {
 }
 
 TEST(ServingName, ADeviceNameThatLeavesTheFolderIsRefused) {
-  EXPECT_EQ(error_of([] { serving_file_name(Server::sglang, 8, 64, "../../etc/passwd", {}, false); }).what,
+  EXPECT_EQ(error_of([] { serving_file_name(kSglang, 8, 64, "../../etc/passwd", {}, false); }).what,
             "the device name '../../etc/passwd' cannot be part of a file name");
   for (const char* device : {"", "a\x01", "a\u202eb", "a`b"})
-    EXPECT_EQ(error_of([&] { serving_file_name(Server::vllm, 8, 64, device, {}, false); }).exit, Exit::request);
+    EXPECT_EQ(error_of([&] { serving_file_name(kVllm, 8, 64, device, {}, false); }).exit, Exit::request);
 }
 
 TEST(ServingDefault, FollowsVllmsSteps) {
-  const auto row = [](int64_t tokens, int64_t experts = 128) { return default_row(Server::vllm, tokens, experts); };
+  const auto row = [](int64_t tokens, int64_t experts = 128) { return default_row(kVllm, tokens, experts); };
   EXPECT_EQ(row(32).block_m, 16);
   EXPECT_EQ(row(33).block_m, 32);
   EXPECT_EQ(row(96).block_m, 32);
@@ -117,28 +118,28 @@ TEST(ServingDefault, FollowsVllmsSteps) {
 
 TEST(ServingDefault, FollowsSglangsTwoRows) {
   EXPECT_EQ(
-      default_row(Server::sglang, 8, 8),
+      default_row(kSglang, 8, 8),
       (ServingRow{.block_m = 16, .block_n = 32, .block_k = 64, .group_m = 1, .warps = 4, .stages = 3, .use_tma = {}}));
   EXPECT_EQ(
-      default_row(Server::sglang, 9, 8),
+      default_row(kSglang, 9, 8),
       (ServingRow{.block_m = 64, .block_n = 64, .block_k = 32, .group_m = 8, .warps = 4, .stages = 3, .use_tma = {}}));
 }
 
 TEST(ServingDefault, OfFp8FollowsItsOwnSteps) {
-  const auto row = [](Server server, ScaleKind scales, int64_t tokens) {
-    const ServingRow one = default_row(server, tokens, 8, {find_format("fp8", scales)});
+  const auto row = [](const Server& server, ScaleKind scales, int64_t tokens) {
+    const ServingRow one = default_row(server, tokens, 8, format_of("fp8", scales));
     return std::vector<int64_t>{one.block_m, one.block_n, one.block_k, one.group_m, one.warps, one.stages};
   };
   using Numbers = std::vector<int64_t>;
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 4), (Numbers{16, 64, 128, 1, 4, 4}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 8), (Numbers{16, 64, 128, 1, 4, 3}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 16), (Numbers{16, 128, 128, 1, 4, 3}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 64), (Numbers{16, 128, 128, 32, 4, 3}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::block, 65), (Numbers{64, 128, 128, 32, 4, 3}));
-  EXPECT_EQ(row(Server::vllm, ScaleKind::tensor, 96), (Numbers{32, 128, 128, 1, 4, 3}));
-  EXPECT_EQ(row(Server::sglang, ScaleKind::block, 1), (Numbers{64, 128, 128, 32, 4, 3}));
-  EXPECT_EQ(row(Server::sglang, ScaleKind::channel, 8), (Numbers{64, 128, 128, 1, 4, 4}));
-  EXPECT_EQ(row(Server::sglang, ScaleKind::tensor, 9), (Numbers{128, 256, 128, 32, 8, 4}));
+  EXPECT_EQ(row(kVllm, ScaleKind::block, 4), (Numbers{16, 64, 128, 1, 4, 4}));
+  EXPECT_EQ(row(kVllm, ScaleKind::block, 8), (Numbers{16, 64, 128, 1, 4, 3}));
+  EXPECT_EQ(row(kVllm, ScaleKind::block, 16), (Numbers{16, 128, 128, 1, 4, 3}));
+  EXPECT_EQ(row(kVllm, ScaleKind::block, 64), (Numbers{16, 128, 128, 32, 4, 3}));
+  EXPECT_EQ(row(kVllm, ScaleKind::block, 65), (Numbers{64, 128, 128, 32, 4, 3}));
+  EXPECT_EQ(row(kVllm, ScaleKind::tensor, 96), (Numbers{32, 128, 128, 1, 4, 3}));
+  EXPECT_EQ(row(kSglang, ScaleKind::block, 1), (Numbers{64, 128, 128, 32, 4, 3}));
+  EXPECT_EQ(row(kSglang, ScaleKind::channel, 8), (Numbers{64, 128, 128, 1, 4, 4}));
+  EXPECT_EQ(row(kSglang, ScaleKind::tensor, 9), (Numbers{128, 256, 128, 32, 8, 4}));
 }
 
 ServingRow good_row() {
@@ -211,11 +212,11 @@ TEST_F(RealFiles, HaveTheNamesThatWeWouldGive) {
   int seen = 0;
   for (const auto& file : files_) {
     const std::string name = file.filename();
-    seen += name == serving_file_name(Server::vllm, 8, 14336, "NVIDIA H200", {find_format("bf16")}, false) ||
-            name == serving_file_name(Server::vllm, 128, 768, "NVIDIA H200", {find_format("bf16")}, false) ||
-            name == serving_file_name(Server::vllm, 128, 1856, "NVIDIA H100 80GB HBM3", {find_format("bf16")}, false) ||
-            name == serving_file_name(Server::vllm, 8, 3584, "NVIDIA H200", {find_format("fp8", ScaleKind::tensor)}, false) ||
-            name == serving_file_name(Server::vllm, 256, 128, "NVIDIA H100 80GB HBM3", {find_format("fp8", ScaleKind::block)},
+    seen += name == serving_file_name(kVllm, 8, 14336, "NVIDIA H200", format_of("bf16"), false) ||
+            name == serving_file_name(kVllm, 128, 768, "NVIDIA H200", format_of("bf16"), false) ||
+            name == serving_file_name(kVllm, 128, 1856, "NVIDIA H100 80GB HBM3", format_of("bf16"), false) ||
+            name == serving_file_name(kVllm, 8, 3584, "NVIDIA H200", format_of("fp8", ScaleKind::tensor), false) ||
+            name == serving_file_name(kVllm, 256, 128, "NVIDIA H100 80GB HBM3", format_of("fp8", ScaleKind::block),
                                       false);
   }
   EXPECT_EQ(seen, 5);
