@@ -11,6 +11,8 @@ FP8 = {"model_type": "qwen3_next", "hidden_act": "silu", "hidden_size": 2048, "m
 ROW = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 NAME = "E=512,N=128,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
 
+SGLANG_NAME = NAME.replace("[128,128]", "[128, 128]")
+
 # Stands in for Python with Triton: writes the pack that pack_triton.py would write, of empty kernels.
 PYTHON = f"""#!{sys.executable}
 import argparse, hashlib, json, pathlib, sys
@@ -24,7 +26,7 @@ parser.add_argument("--find", action="store_true")
 told = parser.parse_args(sys.argv[3:])
 out = pathlib.Path(told.o)
 if told.find:
-    out.write_text(json.dumps({{"kernel": told.kernel_file, "triton": "3.6.0"}}))
+    out.write_text(json.dumps({{"kernel": told.kernel_file, "triton": "3.6.0", "servers_triton": ""}}))
     sys.exit()
 listed = json.loads(pathlib.Path(told.candidates).read_text())
 names = {ROW!r}
@@ -76,6 +78,7 @@ def test_a_dry_run_tells_files_cells_and_time_without_a_gpu(room):
     room.env.pop("MOETUNE_PLANT")
     told = room.ok(*tune("vllm", "--dry-run", "--device", "h200")).stdout
     assert f"vLLM looks for:\nout/{NAME}\n" in told
+    assert "Whether it has such files is unknown, because vLLM was not found here" in " ".join(told.split())
     assert "72 cells: up and down of 1 layer, 18 token counts, routings uniform, zipf:1." in told
     assert "170 of the 1280 configurations of its tuner are tried" in told and "Would take about " in told
     assert not (room.path / "out").exists()
@@ -142,9 +145,9 @@ def test_what_the_server_has_already_is_not_written(room):
     (["--space", "quick"], "--space quick: --for tries rows that may win, or with --space full all"),
     (["--set", "BLOCK_M=16"], "unknown knob of the server's kernel 'BLOCK_M'"),
     (["--base", "config.json"], "--base config.json: the program does not look it up for this layer"),
-    (["--dtype", "fp32"], "the server's kernel has no fp32"),
+    (["--dtype", "fp32"], "vLLM's kernel has no fp32: it looks up no file for it"),
     (["--dtype", "bf16,fp8"], "compiles the kernel for one top_k and format"),
-    (["--shared-experts", "1"], "--shared-experts is for --for sglang, which fuses them"),
+    (["--shared-experts", "1"], "--shared-experts: vLLM does not fuse them into the routed experts"),
 ])
 def test_requests_that_cannot_be_served_are_told(room, more, sentence):
     assert sentence in room.error(2, *tune("vllm"), *more)
@@ -164,8 +167,69 @@ def test_what_is_missing_is_told_with_the_remedy(room):
     assert "--kernel-file nowhere.py: no such file" in room.error(2, *elsewhere)
     error = room.error(3, *tune("vllm"), env={"MOETUNE_PYTHON": "/nowhere/python3"})
     assert "/nowhere/python3 is not here, which compiles the server's kernel" in error and "MOETUNE_PYTHON" in error
-    room.write("python", "#!/bin/sh\necho 'pack_triton.py: error: triton is not installed' >&2\nexit 3\n")
-    assert "has no triton, which compiles the server's kernel" in room.error(3, *tune("vllm"))
+
+
+# The real script, with a Python that has no Triton: it finds the kernel, and what the server requires.
+@pytest.mark.parametrize("required, version", [
+    ({}, "3.8.0, that of SGLang 0.5.23"),
+    ({"torch": "2.14.1", "sglang": "0.5.23"}, "3.7.2, that of the SGLang installed here"),
+    ({"torch": "2.14.1", "triton": "3.7.4"}, "3.7.4, that of the SGLang installed here")])
+def test_the_triton_to_install_is_the_servers(room, required, version):
+    kernel = "site/sglang/kernels/ops/moe/fused_moe_triton_kernels.py"
+    configs = "site/sglang/srt/layers/moe/moe_runner/triton_utils/configs/triton_3_6_0"
+    for path, text in [(kernel, "the kernel"), (f"{configs}/{SGLANG_NAME}", {"1": dict(zip(ROW, (16, 64, 128, 1, 4, 2)))}),
+                       *((f"site/{name}-{number}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n" + (
+                           'Requires-Dist: triton~=3.7.2; platform_system == "Linux"\n' if name == "torch" else ""))
+                         for name, number in required.items())]:
+        (room.path / path).parent.mkdir(parents=True, exist_ok=True)
+        room.write(path, text)
+    room.write("python", f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")
+    command = [word.replace("fused_moe.py", kernel) for word in tune("sglang")]
+    assert f"pip install triton=={version}; or name a Python" in room.error(3, *command)
+    told = " ".join(room.ok(*command, "--dry-run").stdout.split())  # which finds the server's rows without Triton
+    assert f"It has 1 of these files: their rows stay where ours are not faster. {room.path / configs / SGLANG_NAME}" in told
+    assert f"pip install triton=={version}" in told
+
+
+def test_what_sglang_bundles_is_copied_beside_our_file(room):
+    configs = "sglang/srt/layers/moe/moe_runner/triton_utils/configs"
+    kernel = "sglang/kernels/ops/moe/fused_moe_triton_kernels.py"
+    row = dict(zip(ROW, (64, 256, 128, 8, 4, 4)))
+    for path, text in [(kernel, "the kernel"), (f"{configs}/triton_3_4_0/E=1.json", {"1": row}), (f"{configs}/triton_3_4_0/{SGLANG_NAME}", {"1": row})]:
+        (room.path / path).parent.mkdir(parents=True, exist_ok=True)
+        room.write(path, text)
+    result = room.ok(*[word.replace("fused_moe.py", kernel) for word in tune("sglang", *SMALL)])
+    for name in ("E=1.json", SGLANG_NAME):
+        assert room.json(f"out/configs/triton_3_4_0/{name}") == {"1": row}
+    assert f"2 files were copied from {room.path / configs}, because SGLANG_MOE_CONFIG_DIR replaces that folder" in result.stderr
+    assert "Next: SGLANG_MOE_CONFIG_DIR=out python3 -m sglang.launch_server ..." in result.stdout
+    assert f"SGLang's own are those of {room.path / configs / 'triton_3_4_0' / SGLANG_NAME}" in " ".join(result.stdout.split())
+
+
+def test_without_what_sglang_bundles_our_file_goes_to_its_folder(room):
+    told = room.ok(*tune("sglang", *SMALL)).stdout
+    assert "Next: cp out/configs/triton_3_6_0/*.json sglang/srt/layers/moe/moe_runner/triton_utils/configs/triton_3_6_0" in told
+    assert "SGLANG_MOE_CONFIG_DIR would hide its other files" in told
+
+
+def test_kernels_that_do_not_compile_are_counted_and_named(room):
+    room.write("python", PYTHON.replace("out.mkdir()", '''out.mkdir()
+for each in listed:
+    if each["knobs"]["BLOCK_SIZE_M"] in (16, 32):
+        print("the kernel", *(f"{name}={value}" for name, value in each["knobs"].items()), "for sm_90a does not compile: no layout",
+              file=sys.stderr)
+'''))
+    told = room.ok(*tune("vllm", *SMALL)).stderr
+    assert "kernels do not compile with Triton 3.6.0 and are left out, all with BLOCK_SIZE_M 16 or 32; the first: the kernel BLOCK_SIZE_M=16" in told
+
+
+def test_a_layer_with_a_ready_file_is_said_to_have_one(room):
+    name = NAME[:-5]
+    sentence = f"a tuned file for this layer is in configs/tuned/served/vllm/{NAME} of moetune: moetune list served --show '{name}' prints it"
+    assert sentence in " ".join(room.ok(*tune("vllm", "--dry-run")).stdout.split())
+    assert sentence in room.ok(*tune("vllm", *SMALL)).stderr
+    assert json.loads(room.ok("list", "served", "--show", name).stdout) == json.loads((SOURCE / f"configs/tuned/served/vllm/{NAME}").read_text())
+    assert name in room.ok("list", "served").stdout
 
 
 def test_a_time_budget_that_is_too_short_is_told(room):

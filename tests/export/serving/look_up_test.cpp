@@ -37,13 +37,13 @@ using Pair = std::pair<int64_t, int64_t>;
 struct Layout {
   std::string kernel, configs;
 };
-const Layout kSglangLayouts[] = {
+const Layout kLayouts[] = {
     {"sglang/kernels/ops/moe/fused_moe_triton_kernels.py", "sglang/srt/layers/moe/moe_runner/triton_utils/configs/"},
     {"sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_kernels.py",
      "sglang/srt/layers/moe/fused_moe_triton/configs/"}};
 
-class SglangLooksUp : public testing::TestWithParam<Layout> {};
-TEST_P(SglangLooksUp, TheExactTritonFirstThenTheNewestUpAndDownApart) {
+class SglangLayouts : public testing::TestWithParam<Layout> {};
+TEST_P(SglangLayouts, TheExactTritonFirstThenTheNewestUpAndDownApart) {
   const auto& [kernel, configs] = GetParam();
   const sample::Folder folder;
   install(folder / "", {{kernel, 0},
@@ -60,11 +60,11 @@ TEST_P(SglangLooksUp, TheExactTritonFirstThenTheNewestUpAndDownApart) {
   EXPECT_TRUE(places.known);
   EXPECT_EQ(places.bundled, folder / configs.substr(0, configs.size() - 1));
 }
-INSTANTIATE_TEST_SUITE_P(Layouts, SglangLooksUp, testing::ValuesIn(kSglangLayouts));
+INSTANTIATE_TEST_SUITE_P(All, SglangLayouts, testing::ValuesIn(kLayouts));
 
 TEST(SglangLooksUp, WithoutADownFileRunsUpsRowWithoutTma) {
   const sample::Folder folder;
-  const auto& [kernel, configs] = kSglangLayouts[0];
+  const auto& [kernel, configs] = kLayouts[0];
   install(folder / "", {{kernel, 0}, {configs + "triton_3_6_0/" + kUp, 36}});
   ServedFile file = served_file(kSglang, sample::layer("mine", Projection::down, 8, 2, 256, 64), 64, "NVIDIA H200");
   find_rows(file, look_up(kSglang, folder / kernel, "3.8.0", ""));
@@ -74,7 +74,7 @@ TEST(SglangLooksUp, WithoutADownFileRunsUpsRowWithoutTma) {
 
 TEST(SglangLooksUp, ItsVariableReplacesWhatItBundles) {
   const sample::Folder folder;
-  const auto& [kernel, configs] = kSglangLayouts[0];
+  const auto& [kernel, configs] = kLayouts[0];
   install(folder / "", {{kernel, 0},
                         {configs + "triton_3_6_0/" + kUp, 36},
                         {configs + "triton_3_6_0/" + kDown, 1036},
@@ -84,7 +84,7 @@ TEST(SglangLooksUp, ItsVariableReplacesWhatItBundles) {
 
 TEST(SglangLooksUp, AFolderForItsVariableGetsWhatItBundles) {
   const sample::Folder folder;
-  const auto& [kernel, configs] = kSglangLayouts[0];
+  const auto& [kernel, configs] = kLayouts[0];
   install(folder / "", {{kernel, 0},
                         {configs + "triton_3_6_0/" + kUp, 36},
                         {configs + "triton_3_8_0/other.json", 38},
