@@ -330,8 +330,7 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
   if (counts < asked)
     last += fmt::format(" {} token counts were not reached within the time: --resume goes on.", asked - counts);
   last = wrong_text(options, table, style) + paragraph(last, style) +
-         fmt::format("Next: {}
-", next_step(run, copy_bundled(run, options, invocation.terminal)));
+         fmt::format("Next: {}\n", next_step(run, copy_bundled(run, options, invocation.terminal)));
   if (format == OutputFormat::text)
     print("\n" + last);
   else if (!options.quiet)
