@@ -1,6 +1,7 @@
 // What the Config of a unit says where the host prints no line about it.
 #pragma once
 #include "operand_type.cuh"
+#include "problem.h"
 #include "result_gated.cuh"
 #include "result_weight.cuh"
 #include "scales.cuh"
