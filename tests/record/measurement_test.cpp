@@ -78,11 +78,11 @@ TEST(MeasurementJson, ReadingAndWritingAgainGivesTheSameText) {
 
 TEST(MeasurementJson, RefusesContradictionsWithThePlace) {
   const auto read = [](const JsonAt& json) { measurement_from_json(json); };
-  sample::expect_refused(to_json(sample::measurement(10)), "t.json: m",
-                         {{"/low_us", "11", "t.json: m: the median 10 lies outside its interval 11 to 10.2"},
-                          {"/high_us", "9.95", "t.json: m: the median 10 lies outside its interval 9.9 to 9.95"},
-                          {"/samples", "0", "t.json: m.samples: 0 is outside 1 to 1073741824"},
-                          {"/launches", "10", "t.json: m: 10 launches cannot fill 11 blocks"}},
+  sample::expect_refused(to_json(sample::measurement(10)), "t.json",
+                         {{"/low_us", "11", "t.json: the median 10 lies outside its interval 11 to 10.2"},
+                          {"/high_us", "9.95", "t.json: the median 10 lies outside its interval 9.9 to 9.95"},
+                          {"/samples", "0", "t.json: samples: 0 is outside 1 to 1073741824"},
+                          {"/launches", "10", "t.json: 10 launches cannot fill 11 blocks"}},
                          read);
 }
 

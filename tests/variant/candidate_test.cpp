@@ -97,8 +97,8 @@ TEST(Candidate, EmptyTextIsRefused) {
 
 TEST(Candidate, JsonErrorsNameThePlace) {
   const Json json = {{"variant", "simt"}, {"block_m", 16}, {"block_n", "x"}, {"block_k", 8}};
-  EXPECT_EQ(error_of([&] { candidate_from_json(JsonAt(json, "table.json: entries[3].candidate"), built_in()); }).what,
-            "table.json: entries[3].candidate.block_n: expected an integer, found a string");
+  EXPECT_EQ(error_of([&] { candidate_from_json(JsonAt(json, "table.json"), built_in()); }).what,
+            "table.json: block_n: expected an integer, found a string");
 }
 
 constexpr const char* kOfWgmma =

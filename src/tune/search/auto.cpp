@@ -38,16 +38,16 @@ constexpr int64_t kListed = 4096;        // a domain without models and with no 
 constexpr int64_t kDrawn = 8;            // random candidates of such a domain that are tried first
 
 struct Effort {
-  int64_t fewest, most;
+  int64_t fewest, max;
   int64_t patience;  // candidates without a gain
 };
-constexpr Effort kFirst = {.fewest = 32, .most = 64, .patience = 10};
-constexpr Effort kNear = {.fewest = 32, .most = 32, .patience = 6};  // with a winner near the cell
+constexpr Effort kFirst = {.fewest = 32, .max = 64, .patience = 10};
+constexpr Effort kNear = {.fewest = 32, .max = 32, .patience = 6};  // with a winner near the cell
 
 // If no variant has a cost model: an eighth of the candidates, within limits.
 Effort effort_without_model(int64_t candidates, bool near) {
   const int64_t fewest = std::clamp<int64_t>(candidates / 8, 32, 120) / (near ? 2 : 1);
-  return {.fewest = fewest, .most = fewest + fewest / 4, .patience = near ? 12 : 24};
+  return {.fewest = fewest, .max = fewest + fewest / 4, .patience = near ? 12 : 24};
 }
 
 class Auto final : public Strategy {
