@@ -231,7 +231,7 @@ Exit export_kernels(const TunedTable& table, const KernelExportOptions& options,
          "without a hint of skew, programs get the kernel for the most skewed rows: the table has no robust choices, "
          "which tune --choose makes");
   const fs::path folder = require_kernel_folder(options.output);
-  require_writable(folder.string() + ".lock");
+  if (!is_folder(folder)) require_writable(folder);
   const OutputLock ours(folder);
   compile_all(collection, options.cache);
   collection.exported.of_other_kernels = is_of_other_kernels(table, collection);
