@@ -125,7 +125,7 @@ std::string failures_text(const std::string& text, const ServedRun& run) {
 FoundKernel find_kernel(const Server& server, const std::string& format, const std::string& kernel_file) {
   const fs::path found = cache_folder() / fmt::format("found-{}.json", ::getpid());
   make_folder(found.parent_path());
-  std::vector<std::string> words = {"--find", "-o",      found.string(), "--from", std::string(server.word),
+  std::vector<std::string> words = {"--find",  "-o",  found.string(), "--from", std::string(server.word),
                                     "--dtype", format};
   if (!kernel_file.empty()) words.insert(words.end(), {"--kernel-file", kernel_file});
   run_script(words);
@@ -166,7 +166,10 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
       gemms.insert(fmt::format("{}:{},{}", name(layer.projection), layer.n, layer.k));
   for (const std::string& gemm : gemms) words.insert(words.end(), {"--gemm", gemm});
   Hash hash;
-  hash.add(read_text(run.kernel.file)).add(run.kernel.triton).add(candidates).add(fmt::format("{}", fmt::join(words, " ")));
+  hash.add(read_text(run.kernel.file))
+      .add(run.kernel.triton)
+      .add(candidates)
+      .add(fmt::format("{}", fmt::join(words, " ")));
   for (const char* script : kPackScripts) hash.add(read_text(scripts_folder() / fs::path(script).filename()));
   const fs::path place =
       (fresh ? run.folder : cache_folder() / "packs") / fmt::format("{}-{}", program, hash.hex().substr(0, 16));

@@ -253,7 +253,7 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
   plan.journal = options.journal;
   const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   print(format == OutputFormat::json ? pretty_json(plan_json(plan, request.tool))
-                               : plan_text(plan, style_of(format, invocation.terminal)));
+                                     : plan_text(plan, style_of(format, invocation.terminal)));
   require_candidates(request.cells, request.space, backend->device(), "");  // as the run would
   return Exit::yes;
 }

@@ -71,9 +71,10 @@ std::vector<std::string> ready_notes(const ServedRun& run) {
   for (const ReadyFile& ready : ready_files())
     for (const PlannedLayer& layer : run.plan.layers)
       if (ready.server == run.plan.server && ready.name() == layer.file.name)
-        notes.push_back(fmt::format("a tuned file for this layer is in {} of moetune: moetune list served --show {} "
-                                    "prints it",
-                                    ready.path, shell_quoted(fs::path(ready.name()).stem().string())));
+        notes.push_back(
+            fmt::format("a tuned file for this layer is in {} of moetune: moetune list served --show {} "
+                        "prints it",
+                        ready.path, shell_quoted(fs::path(ready.name()).stem().string())));
   return notes;
 }
 
@@ -98,12 +99,13 @@ bool copy_bundled(const ServedRun& run, const TuneOptions& options, const Termin
 // How to serve with the files.
 std::string next_step(const ServedRun& run, bool by_variable) {
   const Server& server = *run.plan.server;
-  const std::string serve = fmt::format(
-      "{} {}...", server.command, run.plan.layers[0].file.format.groups() ? server.groups_arguments : "");
+  const std::string serve =
+      fmt::format("{} {}...", server.command, run.plan.layers[0].file.format.groups() ? server.groups_arguments : "");
   if (by_variable) return fmt::format("{}={} {}", server.variable, shell_quoted(run.folder.string()), serve);
-  return fmt::format("cp {}*.json {}/{}/{}, in the folder where {} is installed ({} would hide its other files), then {}",
-                     shell_quoted((run.folder / run.plan.prefix).string()), server.word, fs::path(server.bundled[0]).string(),
-                     fs::path(run.plan.prefix).parent_path().filename().string(), server.title, server.variable, serve);
+  return fmt::format(
+      "cp {}*.json {}/{}/{}, in the folder where {} is installed ({} would hide its other files), then {}",
+      shell_quoted((run.folder / run.plan.prefix).string()), server.word, fs::path(server.bundled[0]).string(),
+      fs::path(run.plan.prefix).parent_path().filename().string(), server.title, server.variable, serve);
 }
 
 }  // namespace
@@ -131,9 +133,8 @@ ServedRun plan_for(TuneOptions& options, const Invocation&) {
   if (!options.search.space.empty() && options.search.space != "full")
     throw request_error(
         fmt::format("--space {}: --for tries rows that may win, or with --space full all", options.search.space));
-  const int64_t shared = asked.shared_experts.empty()
-                             ? 0
-                             : parse_integer(asked.shared_experts, "--shared-experts", 1, kMaxExperts);
+  const int64_t shared =
+      asked.shared_experts.empty() ? 0 : parse_integer(asked.shared_experts, "--shared-experts", 1, kMaxExperts);
   options.cells.request = served_request(server, options.cells.request, shared, [&](const CellRequest& request) {
     CellOptions probe = options.cells;
     probe.request = request;
@@ -157,9 +158,9 @@ ServedRun plan_for(TuneOptions& options, const Invocation&) {
     if (!options.dry_run) throw;
     run.missing = error.what() + (error.hint().empty() ? "" : ": " + error.hint());
   }
-  run.plan = make_served_plan(server, cells, run.device, places_of(server, asked.bases, run.kernel),
-                              run.kernel.version(), knob_values(options.search.settings),
-                              options.search.space == "full");
+  run.plan =
+      make_served_plan(server, cells, run.device, places_of(server, asked.bases, run.kernel), run.kernel.version(),
+                       knob_values(options.search.settings), options.search.space == "full");
   for (const std::string& base : asked.bases)
     if (!fs::is_directory(base) && std::ranges::none_of(run.plan.layers, [&](const PlannedLayer& one) {
           return fs::path(base).filename() == one.file.name || fs::path(base).filename() == one.file.down_name;
@@ -181,8 +182,8 @@ std::string served_plan_text(const ServedRun& run, const TuneOptions& options) {
                choosing = kChoiceSeconds * static_cast<double>(plan.cells.size());
   std::vector<std::string> files, bases;
   for (const PlannedLayer& layer : plan.layers)
-    for (const auto& [file, source] : {std::pair(layer.file.name, layer.file.source),
-                                       {layer.file.down_name, layer.file.down_source}}) {
+    for (const auto& [file, source] :
+         {std::pair(layer.file.name, layer.file.source), {layer.file.down_name, layer.file.down_source}}) {
       if (!file.empty()) files.push_back((run.folder / (plan.prefix + file)).string());
       if (!source.empty()) bases.push_back(source.string());
     }
@@ -209,7 +210,8 @@ std::string served_plan_text(const ServedRun& run, const TuneOptions& options) {
   } else if (plan.places.known) {
     say("It has none of these files: it runs its default rows.");
   } else {
-    say(fmt::format("Whether it has such files is unknown, because {} was not found here: rows are compared with its "
+    say(
+        fmt::format("Whether it has such files is unknown, because {} was not found here: rows are compared with its "
                     "default rule. Name its files, or a folder above them, with --base.",
                     title));
   }
@@ -242,11 +244,13 @@ void make_pack(const ServedRun& run, TuneOptions& options, const Invocation& inv
   };
   for (const std::string& sentence : ready_notes(run)) say(sentence);
   if (!run.plan.places.known)
-    say(fmt::format("whether {} has a file for this layer is unknown, because it was not found here: name its files, or "
-                    "a folder above them, with --base",
-                    server.title));
+    say(fmt::format(
+        "whether {} has a file for this layer is unknown, because it was not found here: name its files, or "
+        "a folder above them, with --base",
+        server.title));
   if (run.kernel.triton != run.kernel.version())
-    say(fmt::format("the kernels are compiled by Triton {}, and {} runs {}: their times may differ; pip install "
+    say(
+        fmt::format("the kernels are compiled by Triton {}, and {} runs {}: their times may differ; pip install "
                     "triton=={}",
                     run.kernel.triton, server.title, run.kernel.version(), run.kernel.version()));
   say(fmt::format("{} of the {} rows of {}'s own tuner are tried; --space full tries all", run.plan.rows.size(),
@@ -263,9 +267,8 @@ std::function<std::vector<Candidate>(const Entries&)> served_contenders(const Se
                                                                         const TuneOptions& options) {
   const auto journal = std::make_shared<JournalContents>(read_journal(options.journal, options.catalog));
   const VariantPtr variant = options.catalog.find(options.search.variants[0]);
-  return [=, &run, &table](const Entries& pool) {
-    return planned_contenders(run.plan, table, pool, *journal, variant);
-  };
+  return
+      [=, &run, &table](const Entries& pool) { return planned_contenders(run.plan, table, pool, *journal, variant); };
 }
 
 Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptions& options,

@@ -117,7 +117,8 @@ std::optional<Pair> best_pair(const Entry& up, const Entry& down, const JournalC
 }  // namespace
 
 LayerKey key_of_layer(const Layer& layer) {
-  return {layer.model, layer.experts, layer.top_k, std::string(layer.format.word), layer.tp, layer.ep, hidden_size(layer)};
+  return {layer.model, layer.experts, layer.top_k,       std::string(layer.format.word),
+          layer.tp,    layer.ep,      hidden_size(layer)};
 }
 
 bool is_packed(const Candidate& candidate) { return !pack_of(candidate).empty(); }

@@ -42,9 +42,10 @@ std::vector<TriedRow> rows_to_try(const RowSearch& search) {
     const auto own = search.values.find(knob);
     return own != search.values.end() ? own->second : search.full ? all : usual;
   };
-  const KnobValues depths =
-      values(kBlockK, wide ? KnobValues{64, 128} : KnobValues(search.server->fp8_depths.begin(), search.server->fp8_depths.end()),
-             format.blocks() ? KnobValues{64, 128} : KnobValues{64, 128, 256});
+  const KnobValues depths = values(
+      kBlockK,
+      wide ? KnobValues{64, 128} : KnobValues(search.server->fp8_depths.begin(), search.server->fp8_depths.end()),
+      format.blocks() ? KnobValues{64, 128} : KnobValues{64, 128, 256});
   const KnobValues groups = values(kGroupM, wide ? KnobValues{1, 16} : KnobValues{1, 16, 64}, {1, 16, 32, 64});
   const KnobValues stages = values(kStages, {2, 3, 4, 5}, {2, 3, 4, 5});
   std::vector<TriedRow> rows;

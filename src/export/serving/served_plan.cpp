@@ -22,8 +22,8 @@ std::vector<PlannedLayer> layers_of(const ServedPlan& plan, const DeviceInfo& de
   for (const Cell& cell : plan.cells) {
     const Layer& layer = cell.shape.layer;
     if (layer.projection != Projection::down) continue;
-    auto place = std::ranges::find(layers, key_of_layer(layer),
-                                   [](const PlannedLayer& one) { return key_of_layer(one.layer); });
+    auto place =
+        std::ranges::find(layers, key_of_layer(layer), [](const PlannedLayer& one) { return key_of_layer(one.layer); });
     if (place == layers.end()) {
       PlannedLayer one{.layer = layer, .file = served_file(*plan.server, layer, layer.k, device.name)};
       if (const std::string why = obstacle(one.file); !why.empty())
@@ -56,8 +56,7 @@ void add_own_rows(ServedPlan& plan) {
 int64_t kernels_of(const ServedPlan& plan) {
   const ServedFile& file = plan.layers[0].file;
   const auto is_few = [&](int64_t tokens) {
-    return plan.server->slot_blocks && !file.format.groups() &&
-           4 * tokens * plan.layers[0].layer.top_k <= file.experts;
+    return plan.server->slot_blocks && !file.format.groups() && 4 * tokens * plan.layers[0].layer.top_k <= file.experts;
   };
   int64_t kernels = 0;
   for (const TriedRow& row : plan.rows) {

@@ -28,24 +28,24 @@ struct ServedPlan {
   std::vector<Cell> cells = {};
   std::vector<PlannedLayer> layers = {};  // at least one
   std::vector<TriedRow> rows = {};        // to compile: those worth trying, and the server's own
-  int64_t of_rows = 0;               // that the server's own tuner would try
-  int64_t kernels = 0;               // that are compiled
+  int64_t of_rows = 0;                    // that the server's own tuner would try
+  int64_t kernels = 0;                    // that are compiled
 };
 
 /// The request for all cells that a server's file is for: both projections by slot, the token counts that its tuner
-/// fills and a file can change, even and uneven rows; `shared_experts` more, which every token picks. `expand` makes the
-/// cells of a request. Exit::request for layers of several formats or top_k.
+/// fills and a file can change, even and uneven rows; `shared_experts` more, which every token picks. `expand` makes
+/// the cells of a request. Exit::request for layers of several formats or top_k.
 CellRequest served_request(const Server& server, CellRequest asked, int64_t shared_experts,
                            const std::function<std::vector<Cell>(const CellRequest&)>& expand);
 
-/// `values` and `full` as in RowSearch. Exit::request for cells that the server runs with another kernel, or with blocks
-/// of scales of another size.
+/// `values` and `full` as in RowSearch. Exit::request for cells that the server runs with another kernel, or with
+/// blocks of scales of another size.
 ServedPlan make_served_plan(const Server& server, const std::vector<Cell>& cells, const DeviceInfo& device,
                             const LookUp& places, const std::string& triton,
                             const std::map<std::string, std::vector<int64_t>>& values, bool full);
 
-/// The candidates of a contest for one layer and token count: the server's own rows and serving_contenders. `journal` is
-/// that of the run, `variant` the pack's.
+/// The candidates of a contest for one layer and token count: the server's own rows and serving_contenders. `journal`
+/// is that of the run, `variant` the pack's.
 std::vector<Candidate> planned_contenders(const ServedPlan& plan, const TunedTable& table, const Entries& pool,
                                           const JournalContents& journal, const VariantPtr& variant);
 
@@ -55,9 +55,11 @@ TunedTable finished(const TunedTable& table);
 /// One token count of a file.
 struct RowGain {
   int64_t tokens = 0;
-  RowPair own = {}, written = {};  // what the server ran, and runs with the file
+  RowPair own = {}, written = {};                        // what the server ran, and runs with the file
   std::vector<std::optional<Estimate>> by_routing = {};  // before / after, in the order of routings_of; where timed
-  bool timed() const { return std::ranges::all_of(by_routing, [](const auto& one) { return one.has_value(); }); }
+  bool timed() const {
+    return std::ranges::all_of(by_routing, [](const auto& one) { return one.has_value(); });
+  }
 };
 
 /// The routings of the plan's cells, in their order.

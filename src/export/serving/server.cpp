@@ -95,7 +95,9 @@ ServingFormat serving_format(const Layer& layer) {
           .word = multiplies_fp8(format) ? fmt::format("fp8-{}", name(format.scales)) : std::string(format.word),
           .scales = format.scales,
           .x_bytes = has_scales(format.x) ? 1 : 2,
-          .w_bytes = groups ? 0 : is_quantised(format) ? 1 : 2,
+          .w_bytes = groups                 ? 0
+                     : is_quantised(format) ? 1
+                                            : 2,
           .top_k = groups ? layer.top_k : 0};
 }
 
@@ -108,9 +110,7 @@ std::vector<std::string> server_words() {
   return mapped(servers(), [](const Server* server) { return std::string(server->word); });
 }
 
-const Server& find_server(std::string_view word) {
-  return *servers()[place_of_word("program", word, server_words())];
-}
+const Server& find_server(std::string_view word) { return *servers()[place_of_word("program", word, server_words())]; }
 
 bool serves(const Server& server, const ServingFormat& format) { return find_format(server, format) != nullptr; }
 

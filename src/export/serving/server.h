@@ -88,10 +88,10 @@ struct Server {
 
   // What it runs.
   ServingRow (*default_row)(int64_t tokens, int64_t experts, const ServingFormat& format) = nullptr;
-  int64_t rows_of_other_kernel = 0;   // of 4 bits, up to so many rows an expert run another kernel than Triton's
-  bool slot_blocks = false;           // few tokens run a kernel that takes each slot for a block
-  bool splits_blocks = false;         // it makes smaller blocks of scales where 128 does not divide a width
-  bool fuses_shared_experts = false;  // into the routed ones
+  int64_t rows_of_other_kernel = 0;     // of 4 bits, up to so many rows an expert run another kernel than Triton's
+  bool slot_blocks = false;             // few tokens run a kernel that takes each slot for a block
+  bool splits_blocks = false;           // it makes smaller blocks of scales where 128 does not divide a width
+  bool fuses_shared_experts = false;    // into the routed ones
   std::span<const int64_t> fp8_depths;  // BLOCK_SIZE_K that its own files have for fp8
 };
 
@@ -156,8 +156,8 @@ struct ServedFile {
   int64_t experts = 0;       // of the rank
   int64_t intermediate = 0;  // of the rank, after the SwiGLU halving, before padding
   ServingFormat format = {};
-  std::string name = {}, down_name = {};             // of its files; no down_name where there is one file
-  ServingRows rows = {}, down_rows = {};             // of those that the server has; empty where it has none
+  std::string name = {}, down_name = {};                // of its files; no down_name where there is one file
+  ServingRows rows = {}, down_rows = {};                // of those that the server has; empty where it has none
   std::filesystem::path source = {}, down_source = {};  // where those were found
 
   /// What the server runs: the row of the nearest key, else its default. A BLOCK_SIZE_K above a block of scales, which

@@ -133,8 +133,8 @@ bool has_pairs(const TunedTable& table);
 /// down, with equal values of the knobs `shared` (empty: of all knobs), the pair with the least sum of times. Winners
 /// that are such a pair stay. The times of the winner and of the default are those of the final, others those of the
 /// journal, but never less than the winner's. Ties are dropped there; measurements stay those of each cell's own
-/// winner. Notes say how many pairs have joint winners, and what that costs. Pairs of cells without two such candidates stay
-/// as they are.
+/// winner. Notes say how many pairs have joint winners, and what that costs. Pairs of cells without two such candidates
+/// stay as they are.
 TunedTable with_joint_winners(TunedTable table, const JournalContents& journal, const std::vector<std::string>& shared,
                               std::vector<std::string>& notes);
 

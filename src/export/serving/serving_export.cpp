@@ -286,12 +286,14 @@ void note_meaning(const TunedTable& table, std::string_view program, std::vector
 
 std::string install_advice(const Server& server, bool has_base) {
   if (server.variable_hides_bundled)
-    return fmt::format("put the files into configs/triton_X_Y_Z (your Triton's version) beside those that {} bundles, in "
-                       "{}/{}: {} replaces that folder for all layers, so a folder that it names must hold its files too",
-                       server.title, server.word, fs::path(server.bundled[0]).parent_path().string(), server.variable);
-  return fmt::format("put the files into a folder and name it in {}; {} reads them before those that it bundles, whose "
-                     "rows they hide{}",
-                     server.variable, server.title, has_base ? "" : ": start from those of the same names with --base");
+    return fmt::format(
+        "put the files into configs/triton_X_Y_Z (your Triton's version) beside those that {} bundles, in "
+        "{}/{}: {} replaces that folder for all layers, so a folder that it names must hold its files too",
+        server.title, server.word, fs::path(server.bundled[0]).parent_path().string(), server.variable);
+  return fmt::format(
+      "put the files into a folder and name it in {}; {} reads them before those that it bundles, whose "
+      "rows they hide{}",
+      server.variable, server.title, has_base ? "" : ": start from those of the same names with --base");
 }
 
 Export export_serving(const Server& server, const TunedTable& table, const ServingRequest& request) {

@@ -148,8 +148,7 @@ std::vector<ServingLayer> serving_layers(const Server& server, const TunedTable&
     } else if (!serves(server, serving_format(layer))) {
       ++left_out[fmt::format("{} has no files for {}", server.title, layer.format.word)];
     } else {
-      const ServedFile file =
-          served_file(server, layer, intermediate_size(layer, table, notes), table.device.name);
+      const ServedFile file = served_file(server, layer, intermediate_size(layer, table, notes), table.device.name);
       auto group = std::ranges::find_if(groups, [&](const Group& one) { return one.layer.file.name == file.name; });
       if (group == groups.end()) {
         group = groups.insert(groups.end(), {.layer = {.file = file, .model = layer.model}, .first = layer});
@@ -158,7 +157,8 @@ std::vector<ServingLayer> serving_layers(const Server& server, const TunedTable&
       take(*group, entry);
     }
   }
-  for (const auto& [reason, entries] : left_out) notes.push_back(fmt::format("{} entries left out: {}", entries, reason));
+  for (const auto& [reason, entries] : left_out)
+    notes.push_back(fmt::format("{} entries left out: {}", entries, reason));
   std::vector<ServingLayer> layers;
   for (Group& group : groups) {
     add_notes(group, notes);

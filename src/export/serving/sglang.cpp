@@ -24,9 +24,13 @@ ServingRow sglang_default(int64_t tokens, int64_t experts, const ServingFormat& 
 // The newest layout first. In the first the kernel lies elsewhere: sglang/kernels/ops/moe.
 constexpr std::string_view kSglangBundled[] = {"srt/layers/moe/moe_runner/triton_utils/configs",
                                                "srt/layers/moe/fused_moe_triton/configs"};
-constexpr FormatName kSglangFormats[] = {{"bf16", ""},           {"fp16", ""},           {"fp8", "fp8_w8a8"},
-                                         {"int8", "int8_w8a16"}, {"int8-w8a8", "int8_w8a8"},
-                                         {"int4", "int4_w4a16"}, {"uint4", "int4_w4a16"}};
+constexpr FormatName kSglangFormats[] = {{"bf16", ""},
+                                         {"fp16", ""},
+                                         {"fp8", "fp8_w8a8"},
+                                         {"int8", "int8_w8a16"},
+                                         {"int8-w8a8", "int8_w8a8"},
+                                         {"int4", "int4_w4a16"},
+                                         {"uint4", "int4_w4a16"}};
 constexpr int64_t kSglangDepths[] = {64, 128};
 
 }  // namespace
@@ -34,8 +38,9 @@ constexpr int64_t kSglangDepths[] = {64, 128};
 constinit const Server kSglang = {
     .word = "sglang",
     .title = "SGLang",
-    .description = "SGLang's fused MoE configurations, with a second file for the down projection; untuned counts keep "
-                   "its default",
+    .description =
+        "SGLang's fused MoE configurations, with a second file for the down projection; untuned counts keep "
+        "its default",
     .release = "0.5.23",
     .triton = "3.8.0",
     .variable = "SGLANG_MOE_CONFIG_DIR",

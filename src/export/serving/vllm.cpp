@@ -37,9 +37,9 @@ ServingRow vllm_default(int64_t tokens, int64_t experts, const ServingFormat& fo
 }
 
 constexpr std::string_view kVllmBundled[] = {"model_executor/layers/fused_moe/configs"};
-constexpr FormatName kVllmFormats[] = {{"bf16", ""},          {"fp16", ""},           {"fp8", "fp8_w8a8"},
-                                       {"int8", "int8_w8a16"}, {"int8-w8a8", ""},
-                                       {"int4", "int4_w4a16"}, {"uint4", "int4_w4a16"}};
+constexpr FormatName kVllmFormats[] = {{"bf16", ""},           {"fp16", ""},      {"fp8", "fp8_w8a8"},
+                                       {"int8", "int8_w8a16"}, {"int8-w8a8", ""}, {"int4", "int4_w4a16"},
+                                       {"uint4", "int4_w4a16"}};
 constexpr Padding kVllmPaddings[] = {{"kimi-k3", 192, 256}};
 constexpr int64_t kVllmDepths[] = {128};
 
@@ -48,8 +48,9 @@ constexpr int64_t kVllmDepths[] = {128};
 constinit const Server kVllm = {
     .word = "vllm",
     .title = "vLLM",
-    .description = "vLLM's fused MoE configurations (E=...,N=...,device_name=....json), one file a layer; untuned "
-                   "counts keep its default",
+    .description =
+        "vLLM's fused MoE configurations (E=...,N=...,device_name=....json), one file a layer; untuned "
+        "counts keep its default",
     .release = "0.33.0",
     .triton = "3.8.0",
     .variable = "VLLM_TUNED_CONFIG_FOLDER",

@@ -129,7 +129,9 @@ TEST(JointWinners, AreOfOneLayerTokensRoutingAndPack) {
                                         sample::entry(cell(qwen_down(), 16), sample::mma(16), 10)})));
 }
 
-Export served(const Server& server, const TunedTable& table) { return export_serving(server, table, {.unproven = true}); }
+Export served(const Server& server, const TunedTable& table) {
+  return export_serving(server, table, {.unproven = true});
+}
 
 TEST(TritonPacks, AreExportedToVllmWithTheKnobsAsTheyAre) {
   std::vector<std::string> notes;

@@ -91,8 +91,8 @@ TEST(SglangLooksUp, AFolderForItsVariableGetsWhatItBundles) {
                         {"out/configs/triton_3_6_0/" + kUp, 99}});
   ServedPlan plan{.server = &kSglang, .prefix = "", .places = look_up(kSglang, folder / kernel, "3.6.0", "")};
   using Files = std::vector<std::pair<fs::path, fs::path>>;
-  EXPECT_EQ(files_to_copy(plan, folder / "out"), (Files{{folder / (configs + "triton_3_8_0/other.json"),
-                                                         folder / "out/configs/triton_3_8_0/other.json"}}));
+  EXPECT_EQ(files_to_copy(plan, folder / "out"),
+            (Files{{folder / (configs + "triton_3_8_0/other.json"), folder / "out/configs/triton_3_8_0/other.json"}}));
   plan.places.bundled = folder / "out/configs";
   EXPECT_EQ(files_to_copy(plan, folder / "out"), Files());
 }
@@ -101,8 +101,9 @@ TEST(SglangLooksUp, AFolderForItsVariableGetsWhatItBundles) {
 TEST(VllmLooksUp, InItsVariableThenBesideItsKernel) {
   const sample::Folder folder;
   const std::string package = "vllm/model_executor/layers/fused_moe/";
-  install(folder / "", {{package + "fused_moe.py", 0}, {package + "configs/" + kUp, 64}, {"mine/" + kUp, 32},
-                        {"empty/other.json", 1}});
+  install(
+      folder / "",
+      {{package + "fused_moe.py", 0}, {package + "configs/" + kUp, 64}, {"mine/" + kUp, 32}, {"empty/other.json", 1}});
   const fs::path kernel = folder / (package + "fused_moe.py");
   EXPECT_EQ(found(kVllm, look_up(kVllm, kernel, "3.8.0", "")), (Pair{64, 0}));
   EXPECT_EQ(found(kVllm, look_up(kVllm, kernel, "3.8.0", folder / "mine")), (Pair{32, 0}));

@@ -126,8 +126,7 @@ TEST_P(ServersFind, TheFilesOfTwentyModelsAndTheirRowsForEveryTokenCount) {
       if (!(scales == ScaleKind::block && model.intermediate / tp % 128 != 0))
         expect_found<Vllm>(export_serving(kVllm, table, {}), model, tp, scales);
       else
-        EXPECT_TRUE(
-            holds(error_of([&] { export_serving(kVllm, table, {}); }).what, "vLLM splits blocks of 128"));
+        EXPECT_TRUE(holds(error_of([&] { export_serving(kVllm, table, {}); }).what, "vLLM splits blocks of 128"));
       expect_found<Sglang>(export_serving(kSglang, table, {}), model, tp, scales);
     }
   }

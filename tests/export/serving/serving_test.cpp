@@ -212,12 +212,12 @@ TEST_F(RealFiles, HaveTheNamesThatWeWouldGive) {
   int seen = 0;
   for (const auto& file : files_) {
     const std::string name = file.filename();
-    seen += name == serving_file_name(kVllm, 8, 14336, "NVIDIA H200", format_of("bf16"), false) ||
-            name == serving_file_name(kVllm, 128, 768, "NVIDIA H200", format_of("bf16"), false) ||
-            name == serving_file_name(kVllm, 128, 1856, "NVIDIA H100 80GB HBM3", format_of("bf16"), false) ||
-            name == serving_file_name(kVllm, 8, 3584, "NVIDIA H200", format_of("fp8", ScaleKind::tensor), false) ||
-            name == serving_file_name(kVllm, 256, 128, "NVIDIA H100 80GB HBM3", format_of("fp8", ScaleKind::block),
-                                      false);
+    seen +=
+        name == serving_file_name(kVllm, 8, 14336, "NVIDIA H200", format_of("bf16"), false) ||
+        name == serving_file_name(kVllm, 128, 768, "NVIDIA H200", format_of("bf16"), false) ||
+        name == serving_file_name(kVllm, 128, 1856, "NVIDIA H100 80GB HBM3", format_of("bf16"), false) ||
+        name == serving_file_name(kVllm, 8, 3584, "NVIDIA H200", format_of("fp8", ScaleKind::tensor), false) ||
+        name == serving_file_name(kVllm, 256, 128, "NVIDIA H100 80GB HBM3", format_of("fp8", ScaleKind::block), false);
   }
   EXPECT_EQ(seen, 5);
 }
