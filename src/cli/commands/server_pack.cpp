@@ -98,22 +98,26 @@ std::string candidates_text(const std::vector<TriedRow>& rows) {
   return fmt::format("[{}]\n", fmt::join(lines, ",\n"));
 }
 
-// How many kernels do not compile, and which values of knobs all of them have, in the script's words: "the kernel
+// How many kernels do not compile, and the values of knobs that only those have, by the script's lines: "the kernel
 // BLOCK_SIZE_M=16 ... for sm_90a does not compile: why". Empty where all compile.
 std::string failures_text(const std::string& text, const ServedRun& run) {
   std::vector<std::string> lines = split(text, '\n');
   std::erase_if(lines, [](const std::string& line) { return line.find(" does not compile: ") == std::string::npos; });
   if (lines.empty()) return "";
+  const auto fails = [&](const ServingRow& row) {
+    return std::ranges::any_of(lines, [&](const std::string& line) {
+      return std::ranges::all_of(kRowKnobs, [&](const auto& knob) {
+        const bool named = line.find(fmt::format(" {}=", knob.first)) != std::string::npos;
+        return !named || line.find(fmt::format(" {}={} ", knob.first, row.*knob.second)) != std::string::npos;
+      });
+    });
+  };
   std::vector<std::string> shared;
   for (const auto& [knob, member] : kRowKnobs) {
-    std::set<int64_t> failing, tried;
-    for (const TriedRow& row : run.plan.rows) {
-      const std::string setting = fmt::format(" {}={} ", knob, row.row.*member);
-      tried.insert(row.row.*member);
-      if (std::ranges::any_of(lines, [&](const auto& line) { return line.find(setting) != std::string::npos; }))
-        failing.insert(row.row.*member);
-    }
-    if (!failing.empty() && failing != tried) shared.push_back(fmt::format("{} {}", knob, fmt::join(failing, " or ")));
+    std::set<int64_t> failing, compiled;
+    for (const TriedRow& one : run.plan.rows) (fails(one.row) ? failing : compiled).insert(one.row.*member);
+    if (!compiled.empty() && std::ranges::none_of(failing, [&](int64_t value) { return compiled.contains(value); }))
+      shared.push_back(fmt::format("{} {}", knob, fmt::join(failing, " or ")));
   }
   return fmt::format("{} of {} kernels do not compile with Triton {} and are left out{}; the first: {}", lines.size(),
                      run.plan.kernels, run.kernel.triton,
