@@ -100,7 +100,7 @@ def main(argv):
     try:
         stored, new = kernels_of(options.stored), kernels_of(options.new)
     except WrongFile as error:
-        print(f"compiled.py: {error}", file=sys.stderr)
+        print(f"compiled.py: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     found = {}  # tokens of equal rows
     for variant, cell, tokens in {**stored, **new}:

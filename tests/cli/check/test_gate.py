@@ -709,4 +709,6 @@ def test_compiled_prints_no_command_and_mentions_nobody(room):
     compiled_file(room, "old.json", {"candidate": {"note": name}})
     compiled_file(room, "new.json", {"candidate": {"note": name}, "compile": {"status": name}})
     printed = compiled(room, "old.json", "new.json").stdout
+    room.write("other.json", {"schema": name})
+    assert compiled(room, "other.json", "new.json").stdout.startswith("compiled.py: other.json: its schema is x ::error::planted")
     assert not re.search(r"^::|@somebody|[^\\]\|@", printed, re.M) and "planted" in printed, printed
