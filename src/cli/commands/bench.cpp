@@ -11,11 +11,16 @@
 namespace moetune {
 namespace {
 
+constexpr int64_t kRounds = 11;
+
 struct BenchOptions {
   CellOptions cells;
   DeviceOptions device;
   ContenderOptions contenders;
-  std::string rounds = "11", regime = kBurst, peers, output, format;
+  std::optional<int64_t> rounds;
+  std::optional<Regime> regime;
+  std::string peers, output;
+  OutputFormat format = OutputFormat::text;
   bool hot = false, in_process = false, quiet = false, verbose = false;
 };
 
@@ -170,12 +175,11 @@ void add_peers(const Peers& peers, std::vector<EntrantResult>& results) {
 void report(const std::vector<EntrantResult>& results, const TunedTable& layers, const std::string& cells,
             const std::string& fault, const BenchOptions& options, const Catalog& catalog, const Invocation& invocation,
             Backend& backend) {
-  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   Json json = document("bench", invocation.argv,
                        {{"device", to_json(backend.device())},
                         {"environment", environment_with_packs(backend, catalog)},
                         {"hot", options.hot},
-                        {"regime", options.regime},
+                        {"regime", name(options.regime.value_or(Regime::burst))},
                         {"points", json_list(results)}});
   if (!layers.layers.empty()) json["layers"] = json_list(layers.layers);
   if (Json steps = steps_json(cell_times(results)); !steps.empty()) json["training_steps"] = std::move(steps);
@@ -184,10 +188,10 @@ void report(const std::vector<EntrantResult>& results, const TunedTable& layers,
   const int64_t failed = failures(results);
   std::string written;
   write_outputs({[&] {
-                   if (format == OutputFormat::json) print(pretty_json(json));
-                   if (format == OutputFormat::text || format == OutputFormat::markdown)
-                     print(bench_text(results, style_of(format, invocation.terminal, options.verbose), layers));
-                   if (format == OutputFormat::markdown) print(cut_short(fault));
+                   if (options.format == OutputFormat::json) print(pretty_json(json));
+                   if (options.format == OutputFormat::text || options.format == OutputFormat::markdown)
+                     print(bench_text(results, style_of(options.format, invocation.terminal, options.verbose), layers));
+                   if (options.format == OutputFormat::markdown) print(cut_short(fault));
                  },
                  [&] {
                    if (options.output.empty()) return;
@@ -195,9 +199,9 @@ void report(const std::vector<EntrantResult>& results, const TunedTable& layers,
                    written = " Written to " + options.output + ".";
                  },
                  [&] {
-                   if (format != OutputFormat::text) return;
+                   if (options.format != OutputFormat::text) return;
                    const std::string wrong = wrong_results_text(verified_candidates(results), options.device,
-                                                                style_of(format, invocation.terminal));
+                                                                style_of(options.format, invocation.terminal));
                    print((wrong.empty() ? "" : "\n" + wrong) +
                          fmt::format("\n{} measured in {}{}{}.{}\n",
                                      counted(static_cast<int64_t>(results.size()) - failed, "contender"), cells,
@@ -210,9 +214,8 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
   const Catalog catalog(options.device.packs);
   note_packs(catalog, invocation.terminal);
-  parse_format(options.format, kFormatsButCsv);
-  const Regime regime = parse_regime(options.regime);
-  const int rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", 1, 100000));
+  const Regime regime = options.regime.value_or(Regime::burst);
+  const auto rounds = static_cast<int>(options.rounds.value_or(kRounds));
   if (options.hot && !options.peers.empty())
     throw request_error("--peers and --hot exclude each other: peers are measured with cold operands");
   if (asks_layers(options.cells) && !options.contenders.candidates.empty())
@@ -286,14 +289,15 @@ void declare_bench(OptionSet& set, BenchOptions& options) {
   declare(set, options.cells, "Cells: lists to multiply, or to pick from --table");
   declare(set, options.device);
   declare(set, options.contenders);
-  set.value("--rounds", options.rounds, "N", "Interleaved rounds, one block of launches each");
-  declare_regime(set, options.regime, "How a GPU is loaded while it is timed");
+  set.number("--rounds", options.rounds, 1, 100000,
+             fmt::format("Interleaved rounds, one block of launches each [{}]", kRounds));
+  declare_regime(set, options.regime);
   set.value("--peers", options.peers, "FILE", "Show other libraries' times beside ours (scripts/peers.py)");
   set.flag("--hot", options.hot, "Leave operands in the cache instead of rotating them");
   set.flag("--in-process", options.in_process,
            "Run kernels in this process, where ncu and compute-sanitizer see them; a kernel that crashes ends it");
   set.value("-o,--output", options.output, "FILE", "Write the results as JSON; - is standard output");
-  declare_format(set, options.format, kFormatsButCsv);
+  declare_format(set, options.format);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates, roles and rates");
   set.flag("-q,--quiet", options.quiet, "No progress");
 }

@@ -25,7 +25,11 @@ struct CheckOptions {
   std::string table;
   CellOptions cells;
   DeviceOptions device;
-  std::string threshold = "5%", rounds, patience, wait, time_budget, regime, inconclusive = "fail";
+  double threshold = 0.05;
+  std::optional<int64_t> rounds;
+  std::optional<double> patience, wait, time_budget;
+  std::optional<Regime> regime;
+  Undecided inconclusive = Undecided::fail;
   std::string against, peers, reason, history, commit;
   CheckOutputs outputs;
   bool update = false, quiet = false;
@@ -44,18 +48,14 @@ constexpr int kPairLooks = 5;
 CheckRequest request_of(const CheckOptions& options, DeviceKind kind) {
   const bool cpu = kind == DeviceKind::cpu;
   CheckRequest request;
-  request.rounds = cpu ? kCpuRounds : kGpuRounds;
+  request.rounds = static_cast<int>(options.rounds.value_or(cpu ? kCpuRounds : kGpuRounds));
   request.looks = cpu ? kCpuLooks : options.against.empty() ? 1 : kPairLooks;
-  request.wait = cpu ? kCpuWait : 0;
-  request.patience = cpu ? kCpuPatience : kGpuPatience;
-  request.threshold = parse_share(options.threshold, "--threshold");
-  if (!options.rounds.empty())
-    request.rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMaxRounds));
+  request.wait = options.wait.value_or(cpu ? kCpuWait : 0);
+  request.patience = options.patience.value_or(cpu ? kCpuPatience : kGpuPatience);
+  request.threshold = options.threshold;
   request.max_rounds = 4 * request.rounds;
   request.all_rivals = options.update;
-  if (!options.patience.empty()) request.patience = parse_duration(options.patience, /*may_be_zero=*/true);
-  if (!options.wait.empty()) request.wait = parse_duration(options.wait, /*may_be_zero=*/true);
-  if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
+  request.time_budget = options.time_budget.value_or(request.time_budget);
   return request;
 }
 
@@ -94,18 +94,18 @@ std::string wrong_winners(const CheckResult& result, const TunedTable& table, co
 
 // Times of one regime say nothing about those of the other.
 void require_regime_of(const TunedTable& table, const CheckOptions& options) {
-  if (options.regime.empty() || parse_regime(options.regime) == table.regime) return;
-  throw machine_error(
-      fmt::format("{}: its times are of the regime {}, not {}", options.table, name(table.regime), options.regime),
-      fmt::format("leave --regime out, or tune a table with --regime {}", options.regime));
+  if (options.regime.value_or(table.regime) == table.regime) return;
+  throw machine_error(fmt::format("{}: its times are of the regime {}, not {}", options.table, name(table.regime),
+                                  name(*options.regime)),
+                      fmt::format("leave --regime out, or tune a table with --regime {}", name(*options.regime)));
 }
 
-CheckRun begin_run(const std::string& inconclusive) {
+CheckRun begin_run(Undecided undecided) {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host = {"unknown"};
   return {.timestamp = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(std::time(nullptr))),
           .hostname = host.data(),
-          .undecided = static_cast<Undecided>(place_of_word("--inconclusive", inconclusive, kUndecided))};
+          .undecided = undecided};
 }
 
 Files files_of(const CheckOptions& options, const std::vector<Cell>& cells) {
@@ -133,8 +133,6 @@ bool races_packs(const CheckOptions& options) {
 std::string packs_text(const CheckOptions& options) { return fmt::format("{}", fmt::join(options.device.packs, ", ")); }
 
 void require_options(const CheckOptions& options) {
-  parse_format(options.outputs.format, kFormatsButCsv);
-  request_of(options, DeviceKind::cpu);
   if (!options.against.empty() && options.peers.empty()) require_other(options.against);
   if (options.device.packs.empty() && options.peers.empty() && !options.against.empty() && holds_packs(options.against))
     throw request_error(fmt::format("--against: {} holds packs, and this side has none", options.against),
@@ -275,18 +273,17 @@ Exit check_peers_of(const CheckOptions& options, const Invocation& invocation) {
     throw request_error("--peers needs --against FILE, the times before",
                         "make it with scripts/peers.py TABLE -o FILE");
   CheckRun run = begin_run(options.inconclusive);
-  const double threshold = parse_share(options.threshold, "--threshold");
   require_outputs(files_of(options, {}));
   const History past = read_past(options, invocation.terminal);
   Peers before = read_peers(options.against);
   pick_peers(before, options);
   const Peers now = measured_peers(options.peers);
   require_comparable(before, now.device, now.regime, "--against " + options.against, "those of --peers");
-  CheckResult result = check_peers(before, now, nullptr, options.against, threshold);
+  CheckResult result = check_peers(before, now, nullptr, options.against, options.threshold);
   const bool repeatable = options.peers.find("{}") != std::string::npos;
   if (repeatable && exit_code(result) == static_cast<int>(Exit::no)) {
     const Peers again = measured_peers(options.peers);
-    result = check_peers(before, now, &again, options.against, threshold);
+    result = check_peers(before, now, &again, options.against, options.threshold);
   }
   for (const auto& [name, version] : now.environment.items())
     if (const Json earlier = before.environment.value(name, Json()); earlier != version)
@@ -315,7 +312,7 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   TunedTable table;
   if (options.table.empty()) {
     table.device.kind = DeviceKind::cuda;  // that packs run on
-    if (!options.regime.empty()) table.regime = parse_regime(options.regime);
+    table.regime = options.regime.value_or(table.regime);
     CellOptions cells = options.cells;
     cells.filter = {};  // kernels may hold it where ids do not
     for (const Cell& cell : make_cells(cells)) table.entries.emplace_back().cell = cell;
@@ -394,18 +391,27 @@ void declare_check(OptionSet& set, CheckOptions& options) {
             "Check other libraries' times (scripts/peers.py) instead of kernels of moetune, beside those in --against "
             "FILE. A "
             "command writes them to the file that stands in place of {}; a regression is then measured again");
-  set.value("--threshold", options.threshold, "RATIO", "The smallest slowdown that counts as a regression");
-  set.value("--rounds", options.rounds, "N",
-            "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive, "
-            "fewer if it is clearly equivalent");
-  set.value("--patience", options.patience, "TIME",
-            "How long a slowdown must last to be a regression [30s on a cpu, 1s on a GPU]");
-  set.value("--wait", options.wait, "TIME",
-            "How long a cell may wait while other programs use the processors [30s on a cpu, 0s on a GPU]");
-  set.value("--inconclusive", options.inconclusive, "WORD",
-            "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0)", one_of(kUndecided));
-  declare_regime(set, options.regime, "How a GPU is loaded while it is timed [as for the table]");
-  set.value("--time-budget", options.time_budget, "TIME", "Stop measuring after this time, such as 90s or 5m");
+  set.value(
+      "--threshold",
+      [&](const std::string& word, const std::string& option) { options.threshold = parse_share(word, option); },
+      "RATIO", "The smallest slowdown that counts as a regression [5%]");
+  set.number(
+      "--rounds", options.rounds, kFewest, kMaxRounds,
+      "Interleaved rounds per cell [40 on a cpu, 15 on a GPU]; more while a cell is inconclusive, fewer if it is "
+      "clearly equivalent");
+  set.duration("--patience", options.patience,
+               "How long a slowdown must last to be a regression [30s on a cpu, 1s on a GPU]", /*may_be_zero=*/true);
+  set.duration("--wait", options.wait,
+               "How long a cell may wait while other programs use the processors [30s on a cpu, 0s on a GPU]",
+               /*may_be_zero=*/true);
+  set.value(
+      "--inconclusive",
+      [&](const std::string& word, const std::string& option) {
+        options.inconclusive = static_cast<Undecided>(place_of_word(option, word, kUndecided));
+      },
+      "WORD", "How to count cells that cannot be judged: fail (exit 4) or pass (exit 0) [fail]", one_of(kUndecided));
+  declare_regime(set, options.regime, "that of the table");
+  set.duration("--time-budget", options.time_budget, "Stop measuring after this time, such as 90s or 5m");
   set.value("-o,--output", options.outputs.output, "FILE", "Write the findings as JSON; - is standard output");
   set.value("--junit", options.outputs.junit, "FILE", "Write them as JUnit XML");
   set.value("--markdown", options.outputs.markdown, "FILE", "Write them as Markdown");
@@ -418,7 +424,7 @@ void declare_check(OptionSet& set, CheckOptions& options) {
            "Print ::error and ::warning lines on standard error [if GITHUB_ACTIONS is true]");
   set.flag("--update", options.update, "Rewrite TABLE with the times measured now; its winners stay. Needs --reason");
   set.value("--reason", options.reason, "TEXT", "Why the times changed: the table keeps it with the date and the tool");
-  declare_format(set, options.outputs.format, kFormatsButCsv);
+  declare_format(set, options.outputs.format);
   set.flag("-v,--verbose", options.outputs.verbose, "Print the control of each cell and all knobs of the winners");
   set.flag("-q,--quiet", options.quiet, "No progress");
 }

@@ -26,12 +26,6 @@
 
 namespace moetune {
 
-/// What most commands print, and those without rows.
-inline const std::vector<OutputFormat> kFormats = {OutputFormat::text, OutputFormat::markdown, OutputFormat::json,
-                                                   OutputFormat::csv};
-inline const std::vector<OutputFormat> kFormatsButCsv = {OutputFormat::text, OutputFormat::markdown,
-                                                         OutputFormat::json};
-
 /// What a command gets besides its options.
 struct Invocation {
   std::vector<std::string> argv;            // as given

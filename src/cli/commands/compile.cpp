@@ -16,7 +16,8 @@ struct CompileOptions {
   CellOptions cells;
   SearchOptions search;
   std::vector<std::string> candidates, archs, packs;
-  std::string kernels, output, format;
+  std::string kernels, output;
+  OutputFormat format = OutputFormat::text;
   bool show_unit = false, no_cache = false, quiet = false, verbose = false;
 };
 
@@ -172,9 +173,9 @@ std::string kernels_text(const std::vector<ListedKernel>& kernels, const Style& 
 }
 
 Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
-  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const std::vector<std::string> targets = arch_names(options.archs, {"sm_90a"});
-  if (format == OutputFormat::json && targets.size() > 1) throw request_error("--format json takes one --arch at a time");
+  if (options.format == OutputFormat::json && targets.size() > 1)
+    throw request_error("--format json takes one --arch at a time");
   const std::vector<Cell> cells = make_cells(options.cells);
   for (const std::string& text : model_notes(options.cells.request)) note(invocation.terminal, text);
   if (!options.show_unit) require_compilable(options, cells, targets);
@@ -193,11 +194,11 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   if (options.show_unit) return Exit::yes;
   const auto failed =
       std::ranges::count_if(all, [](const ListedKernel& kernel) { return kernel.result.status != Status::ok; });
-  if (format == OutputFormat::json)
+  if (options.format == OutputFormat::json)
     print(pretty_json(document("compile", invocation.argv, {{"arch", targets[0]}, {"results", json_list(all)}})));
   else
-    print(kernels_text(all, style_of(format, invocation.terminal, options.verbose)));
-  if (format == OutputFormat::text)
+    print(kernels_text(all, style_of(options.format, invocation.terminal, options.verbose)));
+  if (options.format == OutputFormat::text)
     print(fmt::format("\n{} compiled{}.{}\n", counted(static_cast<int64_t>(all.size()) - failed, "kernel"),
                       failed > 0 ? fmt::format(", {} failed", failed) : "",
                       options.output.empty() ? "" : fmt::format(" They are under {}.", options.output)));
@@ -217,7 +218,7 @@ void declare_compile(OptionSet& set, CompileOptions& options) {
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   set.flag("--no-cache", options.no_cache, "Do not read or write the cache of compiled kernels");
   set.value("-o,--output", options.output, "DIR", "Write the cubins and their C++ text to this folder");
-  declare_format(set, options.format, kFormatsButCsv);
+  declare_format(set, options.format);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates");
   set.flag("-q,--quiet", options.quiet, "No progress");
 }

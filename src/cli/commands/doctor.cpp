@@ -9,7 +9,7 @@ constexpr double kThrottled = 0.90;  // of the burst rate
 
 struct DoctorOptions {
   DeviceOptions device;
-  std::string format;
+  OutputFormat format = OutputFormat::text;
   bool quick = false;
 };
 
@@ -105,7 +105,6 @@ std::string text_of(const Patient& patient, OutputFormat format) {
 }
 
 Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
-  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const std::vector<ListedDevice> listed = list_devices_in_worker(worker_options(options.device));
   Json devices = Json::array();
   std::string report;
@@ -114,27 +113,28 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   for (const std::string& word : all ? mapped(listed, &ListedDevice::word) : std::vector{options.device.device}) {
     const Patient patient = examine(options, word, listed, invocation);
     for (const std::string& sentence : notes_on(patient)) notes.push_back(sentence);
-    report += (report.empty() ? "" : "\n") + text_of(patient, format);
+    report += (report.empty() ? "" : "\n") + text_of(patient, options.format);
     devices.push_back(to_json(patient));
   }
   const bool ready = notes.empty();
   if (options.device.device == "auto" && devices[0]["word"] == "cpu")
     for (const std::string& sentence : missing_for_gpus(options.device)) notes.push_back(sentence);
-  if (format == OutputFormat::json) {
+  if (options.format == OutputFormat::json) {
     print(pretty_json(document("doctor", invocation.argv, {{"devices", std::move(devices)}, {"notes", notes}})));
     return Exit::yes;
   }
   print(report);
   for (const std::string& sentence : notes)
-    print("\n" + paragraph(fmt::format("Note: {}.", sentence), style_of(format, invocation.terminal)));
-  if (format == OutputFormat::text) print(ready ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
+    print("\n" + paragraph(fmt::format("Note: {}.", sentence), style_of(options.format, invocation.terminal)));
+  if (options.format == OutputFormat::text)
+    print(ready ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
   return Exit::yes;
 }
 
 void declare_doctor(OptionSet& set, DoctorOptions& options) {
   declare(set, options.device);
   set.flag("--quick", options.quick, "Describe the machine without measuring it");
-  declare_format(set, options.format, kFormatsButCsv);
+  declare_format(set, options.format);
 }
 
 }  // namespace

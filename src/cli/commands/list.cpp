@@ -15,8 +15,9 @@ constexpr const char *kModels = "configs/models/", *kRoutings = "configs/routing
                      *kSuites = "configs/suites/", *kSchemas = "configs/schema/", *kServed = "configs/tuned/served/";
 
 struct ListOptions {
-  std::string what, show, format;
+  std::string what, show;
   std::vector<std::string> packs;
+  OutputFormat format = OutputFormat::text;
 };
 
 // Each lister makes JSON objects that begin with a name; grids come from the same objects.
@@ -208,15 +209,14 @@ Grid grid_of(const Json& items) {
 }
 
 Exit run_list(const ListOptions& options, const Invocation& invocation) {
-  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const Lister& lister = listers()[place_of_word("list", options.what, list_topics())];
   if (!options.show.empty()) return show(lister, options.show), Exit::yes;
   Json items = lister.list(Catalog(options.packs));
-  if (format == OutputFormat::text) narrow(items);
-  if (format == OutputFormat::json)
+  if (options.format == OutputFormat::text) narrow(items);
+  if (options.format == OutputFormat::json)
     print(pretty_json(document("list", invocation.argv, {{"what", options.what}, {"items", items}})));
   else
-    print(grid_text(grid_of(items), style_of(format, invocation.terminal)));
+    print(grid_text(grid_of(items), style_of(options.format, invocation.terminal)));
   return Exit::yes;
 }
 
@@ -225,7 +225,7 @@ void declare_list(OptionSet& set, ListOptions& options) {
   set.value("--show", options.show, "NAME", "Print a file: of models, routings, spaces, suites or schemas",
             shown_names);
   declare_packs(set, options.packs);
-  declare_format(set, options.format, kFormatsButCsv);
+  declare_format(set, options.format);
 }
 
 }  // namespace

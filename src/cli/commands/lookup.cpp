@@ -11,7 +11,9 @@ namespace {
 struct LookupOptions {
   std::string table;
   CellOptions cells;
-  std::string device, max_distance, format;
+  std::string device;
+  double max_distance = std::numeric_limits<double>::infinity();
+  OutputFormat format = OutputFormat::text;
   bool verbose = false;
 };
 
@@ -85,10 +87,6 @@ std::string answers_text(const TunedTable& table, const std::vector<Found>& all,
 }
 
 Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
-  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
-  const double max_distance = options.max_distance.empty() ? std::numeric_limits<double>::infinity()
-                                                           : parse_number(options.max_distance, "--max-distance");
-  if (max_distance < 0) throw request_error("--max-distance: a distance cannot be negative", "write it as 1.5");
   const std::vector<Cell> cells = make_cells(options.cells);
   TunedTable table = read_table(options.table, Catalog());
   const bool layers = asks_layers(options.cells);
@@ -101,18 +99,18 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   if (!options.device.empty()) backend = open_worker(device);
 
   const std::vector<Found> all = mapped(cells, [&](const Cell& cell) -> Found {
-    const Answer answer = lookup(table, cell, backend ? &backend->device() : nullptr, max_distance);
+    const Answer answer = lookup(table, cell, backend ? &backend->device() : nullptr, options.max_distance);
     return {cell, answer, layers && answer.entry ? find_layer(table, answer.entry->cell) : nullptr};
   });
   const auto none = std::ranges::count(all, Match::none, [](const Found& found) { return found.answer.match; });
   const auto answer = [&](const Found& found) { return answer_json(table, found); };
-  if (format == OutputFormat::json)
+  if (options.format == OutputFormat::json)
     print(pretty_json(
         document("lookup", invocation.argv,
                  {{"table", options.table}, {"regime", name(table.regime)}, {"answers", json_list(all, answer)}})));
   else
-    print(answers_text(table, all, style_of(format, invocation.terminal, options.verbose)));
-  if (format == OutputFormat::text)
+    print(answers_text(table, all, style_of(options.format, invocation.terminal, options.verbose)));
+  if (options.format == OutputFormat::text)
     print(fmt::format("\n{} of {} answered, measured on {} ({}).\n", static_cast<int64_t>(all.size()) - none,
                       counted(all.size(), "cell"), table.device.name, name(table.regime)));
   return none > 0 ? Exit::no : Exit::yes;
@@ -121,11 +119,17 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
 void declare_lookup(OptionSet& set, LookupOptions& options) {
   set.argument("TABLE", options.table, "A tuned table");
   declare(set, options.cells);
-  set.value("--max-distance", options.max_distance, "D",
-            "The largest distance of an answer, in doublings of tokens or skew (max/mean rows) [any]");
+  set.value(
+      "--max-distance",
+      [&](const std::string& word, const std::string& option) {
+        options.max_distance = parse_number(word, option);
+        if (options.max_distance < 0)
+          throw request_error("--max-distance: a distance cannot be negative", "write it as 1.5");
+      },
+      "D", "The largest distance of an answer, in doublings of tokens or skew (max/mean rows) [any]");
   set.value("--device", options.device, "WORD", "Answer for this device: auto, cpu, cuda:0 [the table's own]",
             device_words);
-  declare_format(set, options.format, kFormatsButCsv);
+  declare_format(set, options.format);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of the winners");
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 #include <ctime>
-#include <limits>
 #include <map>
 
 #include "cli/commands/tune_for.h"
@@ -38,22 +37,18 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
   request.strategy = options.strategy;
   require_strategy(request.strategy);
   request.space = make_space(options.search, lists_candidates(request.strategy) ? "quick" : "all", options.catalog);
-  if (!options.max_candidates.empty())
-    request.max_candidates =
-        parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
-  if (!options.time_budget.empty()) request.time_budget = parse_duration(options.time_budget);
-  if (!options.rounds.empty()) {
-    request.final_rounds = static_cast<int>(parse_integer(options.rounds, "--rounds", kFewest, kMaxRounds));
-    request.final_stretch = false;
-  }
-  if (!options.wait.empty()) request.final_wait = parse_duration(options.wait, /*may_be_zero=*/true);
+  request.max_candidates = options.max_candidates.value_or(request.max_candidates);
+  request.time_budget = options.time_budget.value_or(request.time_budget);
+  request.final_rounds = static_cast<int>(options.rounds.value_or(request.final_rounds));
+  request.final_stretch = !options.rounds;
+  request.final_wait = options.wait;
   if (!options.warm_start.empty()) request.warm_start = read_table(options.warm_start, options.catalog).entries;
   if (!options.warm_start.empty() && request.strategy != "auto")
     throw request_error(
         "--warm-start is for the strategy auto: " + request.strategy + " does not begin with winners of other cells",
         "leave out --warm-start or --strategy");
   request.seed = options.cells.request.seed.value_or(0);
-  request.regime = parse_regime(options.regime);
+  request.regime = options.regime.value_or(Regime::burst);
   request.tool = tool_json(invocation.argv);
   request.tool["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(std::time(nullptr)));
   return request;
@@ -215,7 +210,6 @@ std::string next_command(const TuneOptions& options, const Invocation& invocatio
 // `chosen` holds the robust choices and the cells from which they were made.
 void print_results(const TuneOptions& options, const Invocation& invocation, const TunedTable& table,
                    const TunedTable& chosen, size_t cells, bool complete) {
-  const OutputFormat format = parse_format(options.format, kFormats);
   const auto won = [](const Entry& entry) { return entry.skipped.empty(); };
   const auto trusted = [](const Entry& entry) { return entry.skipped.empty() && distrust(entry).empty(); };
   const bool any_won = std::ranges::any_of(table.entries, won),
@@ -224,17 +218,17 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   for (const std::string& more : {choices_sentence(chosen), layers_sentence(table)})
     if (!more.empty()) last += " " + more;
   last += fmt::format(" The table is {}.", options.output);
-  const Style style = style_of(format, invocation.terminal, options.verbose);
+  const Style style = style_of(options.format, invocation.terminal, options.verbose);
   last = wrong_text(options, table, style) + paragraph(last, style);
   if (any_won || !complete) last += "Next: " + next_command(options, invocation, complete, any_trusted) + "\n";
-  if (format == OutputFormat::json) print(pretty_json(to_json(table)));
-  if (format == OutputFormat::csv) print(export_csv(table).files.at(0).text);
-  if (format == OutputFormat::markdown || format == OutputFormat::text) {
+  if (options.format == OutputFormat::json) print(pretty_json(to_json(table)));
+  if (options.format == OutputFormat::csv) print(export_csv(table).files.at(0).text);
+  if (options.format == OutputFormat::markdown || options.format == OutputFormat::text) {
     print(results_text(table, style));
     if (const std::vector<HeadedTable> choices = choice_tables(chosen, options.verbose); !choices.empty())
       print("\n" + headed_tables_text(choices, style));
   }
-  if (format == OutputFormat::text)
+  if (options.format == OutputFormat::text)
     print("\n" + last);
   else if (!options.quiet)
     tell(last);
@@ -251,9 +245,8 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
   Plan plan = make_plan(request.cells, source, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
-  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
-  print(format == OutputFormat::json ? pretty_json(plan_json(plan, request.tool))
-                                     : plan_text(plan, style_of(format, invocation.terminal)));
+  print(options.format == OutputFormat::json ? pretty_json(plan_json(plan, request.tool))
+                                             : plan_text(plan, style_of(options.format, invocation.terminal)));
   require_candidates(request.cells, request.space, backend->device(), "");  // as the run would
   return Exit::yes;
 }
@@ -312,26 +305,24 @@ TunedTable add_to_table(const TuneOptions& options, const Invocation& invocation
 
 // A shard without cells: there are more shards than cells.
 Exit finish_empty(const TuneOptions& options, const TunedTable& table, const Terminal& terminal) {
-  const OutputFormat format = parse_format(options.format, kFormats);
-  if (format == OutputFormat::json) print(pretty_json(to_json(table)));
+  if (options.format == OutputFormat::json) print(pretty_json(to_json(table)));
   const std::string sentence =
       fmt::format("Shard {} has no cells: there are fewer cells than shards. The table {} is empty.",
                   text(options.part), options.output);
-  return format == OutputFormat::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
+  return options.format == OutputFormat::text ? print(sentence + "\n") : note(terminal, sentence), Exit::yes;
 }
 
 // How many cells are tuned on a GPU at a time, and how large they are.
 Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
-  Sharing sharing{.at_once = options.at_once.empty() ? kUsualAtOnce
-                                                     : parse_integer(options.at_once, "--at-once", 1, kMostAtOnce)};
-  sharing.at_once = std::min(sharing.at_once, std::max<int64_t>(1, std::ssize(cells)));
+  Sharing sharing{.at_once = std::clamp<int64_t>(std::ssize(cells), 1, options.at_once.value_or(kUsualAtOnce))};
   for (const Cell& cell : cells)
     sharing.problem_bytes = std::max(sharing.problem_bytes, bytes(product_of(make_problem(cell))));
   return sharing;
 }
 
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
-  parse_format(options.format, options.dry_run || !options.served.program.empty() ? kFormatsButCsv : kFormats);
+  if (options.format == OutputFormat::csv && (options.dry_run || !options.served.program.empty()))
+    throw request_error("--format csv is for the winners of a run, without --dry-run and --for", "use json or text");
   for (const std::string& text : model_notes(options.cells.request)) note(invocation.terminal, text);
   std::optional<ServedRun> served;
   if (!options.served.program.empty()) {
@@ -431,23 +422,24 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
   declare(set, options.device);
   declare(set, options.search, "all; quick for strategies that go through a list");
   set.group("Device");
-  set.value("--at-once", options.at_once, "N",
-            "Tune N cells of a GPU at a time: one is measured while the kernels of the others compile [3]");
+  set.number("--at-once", options.at_once, 1, kMostAtOnce,
+             "Tune N cells of a GPU at a time: one is measured while the kernels of the others compile [3]");
   set.group("Search");
   set.value("--strategy", options.strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);
   set.value("--warm-start", options.warm_start, "TABLE",
             "Begin each search with the winners of this table, which may be of other layers or another GPU");
-  set.value("--max-candidates", options.max_candidates, "N",
-            "At most N trials per cell; --strategy random draws them from a space of any size");
-  set.value("--time-budget", options.time_budget, "TIME",
-            "Stop after this time, such as 90s or 1h30m; the cell in progress is finished");
-  set.value("--rounds", options.rounds, "N",
-            "Measure the fastest candidates of each cell again in at most N rounds [11 on a GPU, 40 on a cpu, and up "
-            "to three times as many while the winner's ratio is uncertain]");
-  set.value(
-      "--wait", options.wait, "TIME",
-      "How long a cell may wait while other programs use the processors [as long as its search took, at most 20s]");
-  declare_regime(set, options.regime, "How a GPU is loaded while it is timed");
+  set.number("--max-candidates", options.max_candidates, 1, INT64_MAX,
+             "At most N trials per cell; --strategy random draws them from a space of any size");
+  set.duration("--time-budget", options.time_budget,
+               "Stop after this time, such as 90s or 1h30m; the cell in progress is finished");
+  set.number("--rounds", options.rounds, kFewest, kMaxRounds,
+             "Measure the fastest candidates of each cell again in at most N rounds [11 on a GPU, 40 on a cpu, and up "
+             "to three times as many while the winner's ratio is uncertain]");
+  set.duration(
+      "--wait", options.wait,
+      "How long a cell may wait while other programs use the processors [as long as its search took, at most 20s]",
+      /*may_be_zero=*/true);
+  declare_regime(set, options.regime);
   set.flag("--require-quiet", options.require_quiet, "Exit with 4 if a winner's times are too noisy to trust");
   set.value(
       "--shard", options.shard, "i/n",
@@ -464,7 +456,7 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
   set.group("Options");
   set.flag("--dry-run", options.dry_run,
            "Print the cells, their candidates, why others are pruned, and the expected duration; then stop");
-  declare_format(set, options.format, kFormats);
+  declare_format(set, options.format, /*has_csv=*/true);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of the winners, all baselines and rates");
   set.flag("-q,--quiet", options.quiet, "No progress and no notes");
 }

@@ -189,7 +189,7 @@ std::string served_plan_text(const ServedRun& run, const TuneOptions& options) {
     }
   std::set<int64_t> counts;
   for (const Cell& cell : plan.cells) counts.insert(cell.tokens);
-  if (options.format == "json")
+  if (options.format == OutputFormat::json)
     return pretty_json(
         {{"files", files},
          {"base", bases},
@@ -274,7 +274,6 @@ std::function<std::vector<Candidate>(const Entries&)> served_contenders(const Se
 Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptions& options,
                   const Invocation& invocation) {
   const Server& server = *run.plan.server;
-  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const TunedTable table = finished(whole);
   if (table.choices.empty())
     throw Error(Exit::no, "the time budget ended before the rows of a token count were chosen",
@@ -314,8 +313,8 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
         if (ratio) ratios.push_back(ratio->value);
     }
   }
-  const Style style = style_of(format, invocation.terminal, options.verbose);
-  if (format == OutputFormat::json)
+  const Style style = style_of(options.format, invocation.terminal, options.verbose);
+  if (options.format == OutputFormat::json)
     print(pretty_json(to_json(table)));
   else
     print(headed_tables_text(tables, style));
@@ -334,7 +333,7 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
     last += fmt::format(" {} token counts were not reached within the time: --resume goes on.", asked - counts);
   last = wrong_text(options, table, style) + paragraph(last, style) +
          fmt::format("Next: {}\n", next_step(run, copy_bundled(run, options, invocation.terminal)));
-  if (format == OutputFormat::text)
+  if (options.format == OutputFormat::text)
     print("\n" + last);
   else if (!options.quiet)
     tell(last);

@@ -26,9 +26,12 @@ struct TuneOptions {
   SearchOptions search;
   ChoosingOptions choosing;
   ServedOptions served;
-  std::string strategy = "auto", max_candidates, time_budget, rounds, wait, regime = kBurst;
-  std::string output, journal, format, shard, warm_start;
-  std::string at_once;
+  std::string strategy = "auto";
+  std::optional<int64_t> max_candidates, rounds, at_once;
+  std::optional<double> time_budget, wait;
+  std::optional<Regime> regime;
+  OutputFormat format = OutputFormat::text;
+  std::string output, journal, shard, warm_start;
   bool resume = false, append = false, dry_run = false, quiet = false, require_quiet = false, verbose = false;
 };
 

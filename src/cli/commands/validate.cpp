@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 struct ValidateOptions {
   std::vector<std::string> files;
-  std::string format;
+  OutputFormat format = OutputFormat::text;
 };
 
 constexpr const char *kValid = "valid", *kInvalid = "invalid", *kUnreadable = "unreadable";
@@ -152,17 +152,16 @@ std::string faults_text(const std::vector<Judged>& all, const Style& style) {
 }
 
 Exit run_validate(const ValidateOptions& options, const Invocation& invocation) {
-  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
   const Catalog catalog;
   std::vector<Judged> all;
   for (const std::string& path : options.files)
     for (const std::string& file : files_of(path)) all.push_back(judge(file, catalog));
-  if (format == OutputFormat::json) {
+  if (options.format == OutputFormat::json) {
     print(pretty_json(document("validate", invocation.argv, {{"files", json_list(all)}})));
   } else {
-    const Style style = style_of(format, invocation.terminal);
+    const Style style = style_of(options.format, invocation.terminal);
     print(grid_text(grid_of(all), style) + faults_text(all, style));
-    if (format == OutputFormat::text)
+    if (options.format == OutputFormat::text)
       print(fmt::format("\n{} of {} valid.\n", std::ranges::count(all, kValid, &Judged::result),
                         counted(all.size(), "file")));
   }
@@ -174,7 +173,7 @@ void declare_validate(OptionSet& set, ValidateOptions& options) {
   set.arguments(
       "FILES", options.files,
       "Tables, journals, recordings, spaces, suites, results, ...; or folders: of a pack, of an export, of JSON files");
-  declare_format(set, options.format, kFormatsButCsv);
+  declare_format(set, options.format);
 }
 
 }  // namespace

@@ -20,7 +20,9 @@ struct VerifyOptions {
   DeviceOptions device;
   ContenderOptions contenders;
   SearchOptions search;
-  std::string repeat_for, output, format;
+  std::string output;
+  std::optional<double> repeat_for;
+  OutputFormat format = OutputFormat::text;
   bool quiet = false, verbose = false;
 };
 
@@ -205,12 +207,11 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
                         {"pruned", Json(verdicts.pruned)},
                         {"points", json_list(verdicts.findings, point)}});
   if (!verdicts.whole()) json["fault"] = fault_of(verdicts);
-  const OutputFormat format = parse_format(options.format, kFormatsButCsv);
-  const Style style = style_of(format, invocation.terminal, options.verbose);
+  const Style style = style_of(options.format, invocation.terminal, options.verbose);
   write_outputs({[&] {
-                   print(format == OutputFormat::json   ? pretty_json(json)
-                         : format == OutputFormat::text ? summary(verdicts, options.device, style)
-                                                  : markdown(verdicts, style));
+                   print(options.format == OutputFormat::json   ? pretty_json(json)
+                         : options.format == OutputFormat::text ? summary(verdicts, options.device, style)
+                                                                : markdown(verdicts, style));
                  },
                  [&] {
                    if (!options.output.empty()) write_atomic(options.output, pretty_json(json));
@@ -220,12 +221,11 @@ void report(const Verdicts& verdicts, const VerifyOptions& options, const Invoca
 Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   output_to_standard_output(options.output, options.format);
   const Catalog catalog(options.device.packs);
-  parse_format(options.format, kFormatsButCsv);
   const Filter filter = options.cells.filter;
   if (options.contenders.table.empty()) options.cells.filter = {};  // candidates may hold it where ids do not
   TunedTable tuned;
   std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal, &tuned);
-  const double repeat_for = options.repeat_for.empty() ? 0 : parse_duration(options.repeat_for);
+  const double repeat_for = options.repeat_for.value_or(0);
   static_cast<void>(source_of(options, {}, catalog));  // wrong words end the command before a device is opened
   Files files;
   add_inputs(files, options.cells, mapped(work, &CellWork::cell));
@@ -294,10 +294,10 @@ void declare_verify(OptionSet& set, VerifyOptions& options) {
   declare(set, options.device);
   declare(set, options.search);
   declare(set, options.contenders);
-  set.value("--repeat-for", options.repeat_for, "TIME",
-            "Launch correct candidates again for TIME in total; every result must equal the first bit for bit");
+  set.duration("--repeat-for", options.repeat_for,
+               "Launch correct candidates again for TIME in total; every result must equal the first bit for bit");
   set.value("-o,--output", options.output, "FILE", "Write the verdicts as JSON; - is standard output");
-  declare_format(set, options.format, kFormatsButCsv);
+  declare_format(set, options.format);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates");
   set.flag("-q,--quiet", options.quiet, "No progress");
 }

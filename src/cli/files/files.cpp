@@ -172,13 +172,12 @@ bool begins_as(const fs::path& path, const Content& content) {
 
 bool is_journal(const fs::path& path) { return begins_as(path, content::journal); }
 
-void output_to_standard_output(std::string& output, std::string& format) {
+void output_to_standard_output(std::string& output, OutputFormat& format) {
   if (output != kStandardOutput) return;
-  if (format != "text" && format != "json")
-    throw request_error(fmt::format("--output - and --format {} both ask for standard output", format),
-                        "leave one of them out");
+  if (format == OutputFormat::markdown)
+    throw request_error("--output - and --format markdown both ask for standard output", "leave one of them out");
   output.clear();
-  format = "json";
+  format = OutputFormat::json;
 }
 
 void write_outputs(const std::vector<std::function<void()>>& writers) {

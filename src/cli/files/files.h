@@ -78,7 +78,7 @@ bool is_journal(const std::filesystem::path& path);
 
 /// "-o -" for a command whose results are one JSON document: it goes to standard output in place of the text, as with
 /// --format json. Exit::request where --format asks for another format there.
-void output_to_standard_output(std::string& output, std::string& format);
+void output_to_standard_output(std::string& output, OutputFormat& format);
 
 /// Runs all of `writers` in their order. Where some throw an Error, throws one afterwards that names each failure once,
 /// with the exit code and the hint of the first.

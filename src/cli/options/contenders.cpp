@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <cstdint>
 #include <set>
 
 #include "base/embedded.h"
@@ -26,8 +26,8 @@ void declare(OptionSet& set, SearchOptions& options, const std::string& default_
            [] { return mapped(Catalog().variants(), [](const VariantPtr& variant) { return variant->name; }); });
   set.list("--set", options.settings, "KNOB=LIST", "Other values to try for a knob, such as block_m=64,128");
   if (default_space.empty())
-    set.value("--max-candidates", options.max_candidates, "N",
-              "At most N candidates of the space per cell, drawn at random by the cell's seed");
+    set.number("--max-candidates", options.max_candidates, 1, INT64_MAX,
+               "At most N candidates of the space per cell, drawn at random by the cell's seed");
   set.group("Options");
 }
 
@@ -58,10 +58,9 @@ void require_knobs(const SearchOptions& options, const SearchSpace& space, const
 }
 
 int64_t candidate_limit(const SearchOptions& options) {
-  if (options.max_candidates.empty()) return 0;
-  if (!options.names_space())
+  if (options.max_candidates && !options.names_space())
     throw request_error("--max-candidates needs a space to draw from", "add --space quick or --space full");
-  return parse_integer(options.max_candidates, "--max-candidates", 1, std::numeric_limits<int64_t>::max());
+  return options.max_candidates.value_or(0);
 }
 
 std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts, const Catalog& catalog) {

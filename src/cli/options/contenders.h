@@ -16,10 +16,10 @@
 namespace moetune {
 
 struct SearchOptions {
-  std::string space;                  // empty: the command's own choice
-  std::vector<std::string> variants;  // lists
-  std::vector<std::string> settings;  // knob=values
-  std::string max_candidates;         // to draw from the space
+  std::string space;                      // empty: the command's own choice
+  std::vector<std::string> variants;      // lists
+  std::vector<std::string> settings;      // knob=values
+  std::optional<int64_t> max_candidates;  // to draw from the space
 
   bool names_space() const { return !space.empty() || !variants.empty() || !settings.empty(); }
 };

@@ -122,10 +122,13 @@ void note_packs(const Catalog& catalog, const Terminal& terminal) {
       });
 }
 
-void declare_regime(OptionSet& set, std::string& value, const std::string& help) {
-  set.value("--regime", value, "WORD",
-            help + ": burst (near its boost clock) or sustained (until its power limit lowers the clock)",
-            one_of({"burst", "sustained"}));
+void declare_regime(OptionSet& set, std::optional<Regime>& regime, const std::string& otherwise) {
+  set.value(
+      "--regime", [&regime](const std::string& word, const std::string&) { regime = parse_regime(word); }, "WORD",
+      fmt::format("How a GPU is loaded while it is timed: burst (near its boost clock) or sustained (until its power "
+                  "limit lowers the clock) [{}]",
+                  otherwise),
+      one_of({"burst", "sustained"}));
 }
 
 WorkerOptions worker_options(const DeviceOptions& options) {

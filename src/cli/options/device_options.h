@@ -2,6 +2,7 @@
 // `bench --in-process`.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,9 +41,8 @@ void note_packs(const Catalog& catalog, const Terminal& terminal);
 /// Names the kernels of exports in these folders that take no part.
 void note_left_out(const Catalog& catalog, const std::string& folders, const Terminal& terminal);
 
-/// --regime, whose default is what `value` holds.
-void declare_regime(OptionSet& set, std::string& value, const std::string& help);
-constexpr const char* kBurst = "burst";
+/// --regime; `otherwise` is what --help says of its default.
+void declare_regime(OptionSet& set, std::optional<Regime>& regime, const std::string& otherwise = "burst");
 
 /// Whether these name every GPU.
 bool is_all_gpus(const DeviceOptions& options);

@@ -187,9 +187,9 @@ void report(const CheckResult& result, const CheckRun& run, const CheckContext& 
   const std::string summary = heading(result, context) + findings_text(result, {.format = OutputFormat::markdown}),
                     json = pretty_json(to_json(result, context));
   write_outputs({[&] {
-                   if (outputs.format == "json") print(json);
-                   if (outputs.format == "markdown") print(summary);
-                   if (outputs.format == "text")
+                   if (outputs.format == OutputFormat::json) print(json);
+                   if (outputs.format == OutputFormat::markdown) print(summary);
+                   if (outputs.format == OutputFormat::text)
                      print(findings_text(result, style_of(OutputFormat::text, terminal, outputs.verbose)) +
                            (context.next.empty() ? "" : "\n" + context.next + "\n"));
                    if (annotate) write_all(STDERR_FILENO, printable(annotations(result)));  // commands

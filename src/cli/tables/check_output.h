@@ -12,7 +12,7 @@ namespace moetune {
 
 struct CheckOutputs {
   std::string output, junit, markdown, benchmark;  // files; empty: none
-  std::string format = "text";
+  OutputFormat format = OutputFormat::text;
   bool annotate = false;
   bool verbose = false;
 };

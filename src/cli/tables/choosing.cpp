@@ -81,20 +81,24 @@ Grid matrix_grid(const Choices& choices) {
 
 void declare(OptionSet& set, ChoosingOptions& options) {
   set.group("Robust choice");
-  set.value("--choose", options.rule, "worst|mean",
-            "For each token count, also choose one candidate for all its routings: the one with the least regret, in "
-            "the worst of them or on average",
-            one_of({"worst", "mean"}));
-  set.value("--bucket-loss", options.bucket_loss, "SHARE",
-            "Merge token counts while one candidate's regret stays within this, such as 2%; implies --choose worst");
+  set.value(
+      "--choose", [&](const std::string& word, const std::string& option) { options.rule = parse_rule(word, option); },
+      "worst|mean",
+      "For each token count, also choose one candidate for all its routings: the one with the least regret, in "
+      "the worst of them or on average",
+      one_of({"worst", "mean"}));
+  set.value(
+      "--bucket-loss",
+      [&](const std::string& word, const std::string& option) { options.bucket_loss = parse_share(word, option); },
+      "SHARE", "Merge token counts while one candidate's regret stays within this, such as 2%; implies --choose worst");
 }
 
 std::optional<ContestRequest> choose_request(const ChoosingOptions& options, const Shard& shard) {
-  if (options.rule.empty() && options.bucket_loss.empty()) return std::nullopt;
+  if (!options.rule && !options.bucket_loss) return std::nullopt;
   ContestRequest request;
-  if (!options.rule.empty()) request.rule = parse_rule(options.rule, "--choose");
+  request.rule = options.rule.value_or(request.rule);
+  request.bucket_loss = options.bucket_loss.value_or(request.bucket_loss);
   if (request.rule == Rule::layer) throw request_error("--choose layer is what --for does", "add --for vllm");
-  if (!options.bucket_loss.empty()) request.bucket_loss = parse_share(options.bucket_loss, "--bucket-loss");
   if (shard.count > 1)
     throw request_error("--choose: a shard holds only a part of the cells to choose for",
                         "merge the shards' tables, then run tune with --append --choose and --shard 1/1");

@@ -14,7 +14,8 @@
 namespace moetune {
 
 struct ChoosingOptions {
-  std::string rule, bucket_loss;  // --choose, --bucket-loss; empty = not given
+  std::optional<Rule> rule;           // --choose
+  std::optional<double> bucket_loss;  // --bucket-loss
 };
 void declare(OptionSet& set, ChoosingOptions& options);
 

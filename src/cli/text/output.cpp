@@ -13,21 +13,17 @@ namespace {
 
 constexpr int kColumns = 80;
 
-std::string word_of(OutputFormat format) {
-  constexpr const char* kWords[] = {"text", "markdown", "json", "csv"};
-  return kWords[static_cast<size_t>(format)];
-}
-
 }  // namespace
 
-void declare_format(OptionSet& set, std::string& word, const std::vector<OutputFormat>& known) {
-  word = word_of(known.front());
-  const std::vector<std::string> words = mapped(known, word_of);
-  set.value("--format", word, "WORD", fmt::format("On standard output: {}", fmt::join(words, ", ")), one_of(words));
-}
-
-OutputFormat parse_format(const std::string& word, const std::vector<OutputFormat>& known) {
-  return known[place_of_word("--format", word, mapped(known, word_of))];
+void declare_format(OptionSet& set, OutputFormat& format, bool has_csv) {
+  std::vector<std::string> words = {"text", "markdown", "json"};  // as the enum has them
+  if (has_csv) words.emplace_back("csv");
+  set.value(
+      "--format",
+      [&format, words](const std::string& word, const std::string& option) {
+        format = static_cast<OutputFormat>(place_of_word(option, word, words));
+      },
+      "WORD", fmt::format("On standard output: {} [text]", fmt::join(words, ", ")), one_of(words));
 }
 
 Json document(std::string_view kind, const std::vector<std::string>& argv, const Json& rest) {

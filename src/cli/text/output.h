@@ -14,11 +14,11 @@
 
 namespace moetune {
 
+/// Of what a command prints on standard output.
 enum class OutputFormat { text, markdown, json, csv };
 
-/// Declares --format with the words that this command knows; the first is the default.
-void declare_format(OptionSet& set, std::string& word, const std::vector<OutputFormat>& known);
-OutputFormat parse_format(const std::string& word, const std::vector<OutputFormat>& known);
+/// --format; csv only where the command prints rows.
+void declare_format(OptionSet& set, OutputFormat& format, bool has_csv = false);
 
 /// What a command writes for programs: the schema of this kind, the tool, and the rest.
 Json document(std::string_view kind, const std::vector<std::string>& argv, const Json& rest);

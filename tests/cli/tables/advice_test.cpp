@@ -45,8 +45,7 @@ TEST(CheckMarkdown, IsTheGoldenText) {
 TEST(CheckMarkdown, NamesTheOtherProgram) {
   const std::string text = findings_text({.findings = {finding(Finding::equivalent)}, .against = "old [moetune](x)*"},
                                          {.format = OutputFormat::markdown});
-  EXPECT_NE(text.find("Before is the time with old [moetune\\](x)\\*, measured in the same rounds."),
-            std::string::npos)
+  EXPECT_NE(text.find("Before is the time with old [moetune\\](x)\\*, measured in the same rounds."), std::string::npos)
       << text;
 }
 

@@ -107,7 +107,8 @@ TEST(HeadedTables, TellAHeadingOnceAndNestItInMarkdown) {
   const std::vector<HeadedTable> tables = {{{"layer", "8 tokens"}, grid}, {{"layer", "16 tokens"}, grid}};
   EXPECT_EQ(headed_tables_text(tables, {.columns = 80}),
             "layer\n8 tokens\n\n| a   |\n| --- |\n| 1   |\n\n16 tokens\n\n| a   |\n| --- |\n| 1   |\n");
-  EXPECT_TRUE(headed_tables_text(tables, {.format = OutputFormat::markdown}).starts_with("## layer\n### 8 tokens\n\n| a"));
+  EXPECT_TRUE(
+      headed_tables_text(tables, {.format = OutputFormat::markdown}).starts_with("## layer\n### 8 tokens\n\n| a"));
   EXPECT_EQ(bullets({"some words", "b|c"}, {.columns = 8}), "\n- some\n  words\n- b\\|c\n");
   EXPECT_EQ(bullets({"a <b>"}, {.format = OutputFormat::markdown}), "\n- a &lt;b&gt;\n");
 }
