@@ -50,8 +50,9 @@ class Completions {
   void add_values(const DeclaredOption& option, const std::string& assigned) {
     const std::string value = typed_.substr(assigned.size());
     const std::string before = option.repeated && !option.names.empty() ? value.substr(0, value.rfind(',') + 1) : "";
-    for (const std::string& word : option.words) add(assigned + before + word);
-    if (option.files) add_files(value, assigned);
+    if (option.words)
+      for (const std::string& word : option.words()) add(assigned + before + word);
+    if (option.takes_files()) add_files(value, assigned);
   }
 
   std::string text() && { return std::move(text_); }
@@ -88,7 +89,7 @@ const DeclaredCommand& command_of(const std::vector<DeclaredCommand>& commands, 
 // The option of that name that takes a value, or null.
 const DeclaredOption* valued_option(const DeclaredCommand& command, const std::string& name) {
   for (const DeclaredOption& option : command.options)
-    if (!option.placeholder.empty() && contains(option.names, name)) return &option;
+    if (!option.is_flag() && contains(option.names, name)) return &option;
   return nullptr;
 }
 
@@ -125,8 +126,7 @@ std::string completions(const std::vector<DeclaredCommand>& commands, const std:
       if (!other.name.empty()) found.add(other.name, other.summary);
   if (helps) return std::move(found).text();
   if (command.name.empty()) found.add("help", "Print the help of a command");
-  const auto argument =
-      std::ranges::find_if(command.options, [](const DeclaredOption& one) { return one.names.empty(); });
+  const auto argument = std::ranges::find_if(command.options, &DeclaredOption::is_argument);
   if (argument != command.options.end() && !typed.starts_with('-'))
     found.add_values(*argument, "");
   else

@@ -1,11 +1,9 @@
-// CLI11 as a parser of texts, with errors that name the nearest word.
+// The parser of command lines, with errors that name the nearest word.
 #include "cli/options/options.h"
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <deque>
 
 #include "base/embedded.h"
 #include "base/text/units.h"
@@ -13,28 +11,9 @@
 #include "cli/text/help.h"
 
 namespace moetune {
-
-// The parsers, and what CLI11 has no place for: what options complete to, and what reads their values.
-struct Apps {
-  CLI::App main;
-  std::vector<CLI::App*> commands;
-  std::string color = "auto";
-  bool version = false;
-  std::map<const CLI::Option*, WordSource> words;
-  std::map<const CLI::Option*, Reader> readers;
-  std::map<const CLI::Option*, bool*> flags;
-  std::deque<std::string> values;  // of options with a reader
-  std::deque<std::vector<std::string>> lists;
-};
-
 namespace {
 
 constexpr const char* kColorHelp = "auto, always or never";
-
-void declare_color(CLI::App& app, std::string& color, std::map<const CLI::Option*, WordSource>& words) {
-  CLI::Option* option = app.add_option("--color", color, kColorHelp)->type_name("WHEN")->group("Other");
-  words[option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)] = one_of({"auto", "always", "never"});
-}
 
 HelpPage main_help(const std::vector<Command>& commands) {
   HelpSection list{"Commands", {}};
@@ -59,156 +38,151 @@ HelpPage main_help(const std::vector<Command>& commands) {
               "moetune tune --help"};
 }
 
-// "-o", "--output"; none for an argument.
-std::vector<std::string> names_of(const CLI::Option& option) {
-  std::vector<std::string> names;
-  if (option.get_positional()) return names;
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
-std::string see_help(const CLI::App& app) {
-  const std::string name = app.get_parent() ? "moetune " + app.get_name() : "moetune";
-  return fmt::format("see '{} --help'", name);
-}
-
-// A value is missing only behind the last word.
-std::string without_value(const CLI::App& app, const std::string& last) {
-  const std::string word = last.substr(0, last.find('='));
-  const CLI::Option* option = app.get_option_no_throw(word);
-  return fmt::format("{} needs a value", option ? option->get_name() : word);
-}
-
-void read_flags(const std::map<const CLI::Option*, bool*>& flags, const CLI::App& app) {
-  for (const auto& [option, value] : flags) try {
-      if (option->count() > 0) *value = option->as<bool>();
-    } catch (const CLI::ConversionError&) {
-      throw request_error(fmt::format("{} is a flag: '{}' is neither true nor false", option->get_name(),
-                                      fmt::join(option->results(), ",")),
-                          see_help(app));
-    }
-}
-
-void require_once(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options())
-    if (option->get_expected_max() == 1 && option->count() > 1)
-      throw request_error(fmt::format("{} is given more than once", option->get_name()), see_help(app));
-}
-
-// Throws where there are words but no command: the first is a mistyped command, unless it is an option.
-void require_command(const std::vector<Command>& commands, const std::vector<std::string>& extras) {
-  if (extras.empty() || extras.front().starts_with('-')) return;
-  std::vector<std::string> names;
-  for (const Command& command : commands)
-    if (!command.hidden) names.emplace_back(command.name);
-  throw unknown_word("command", extras.front(), names);
-}
-
-// The words behind the program's name. "help tune" is "tune --help".
-std::vector<std::string> arguments_of(const std::vector<std::string>& argv) {
-  std::vector<std::string> words(argv.begin() + (argv.empty() ? 0 : 1), argv.end());
-  if (words.empty() || words[0] != "help") return words;
-  words.erase(words.begin());
-  words.emplace_back("--help");
-  return words;
-}
-
-std::string long_name(const CLI::Option& option) { return "--" + option.get_lnames().at(0); }
-
-// An empty value is a common mistake of scripts: a variable that is not set.
-Given given_options(const CLI::App& app) {
-  Given given{.command = app.get_name()};
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& value : option->results()) {
-      if (value.empty()) throw request_error(fmt::format("{}: the value is empty", option->get_name()), see_help(app));
-      const bool off = option->get_expected_max() == 0 && value == "false";
-      if (!option->get_positional() && !off) given.options.try_emplace(long_name(*option), value);
-    }
-  return given;
-}
-
-void read_values(const CLI::App& app, const std::map<const CLI::Option*, Reader>& readers) {
-  for (const CLI::Option* option : app.get_options()) {
-    const auto read = readers.find(option);
-    if (read == readers.end()) continue;
-    const bool list = option->get_expected_max() > 1;
-    for (const std::string& word : list ? list_words(option->results(), long_name(*option)) : option->results())
-      read->second(word, long_name(*option));
-  }
-}
-
-// The error for what an app did not understand.
-Error left_over(const CLI::App& app, const std::vector<std::string>& extras) {
-  const auto option =
-      std::ranges::find_if(extras, [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
-  if (option == extras.end())
-    return request_error(fmt::format("unexpected argument '{}'", extras.front()), see_help(app));
-  const std::string word = option->substr(0, option->find('='));
-  std::vector<std::string> known;
-  for (const CLI::Option* one : app.get_options()) std::ranges::copy(names_of(*one), std::back_inserter(known));
-  const std::string near = nearest(word, known);
-  return request_error(fmt::format("unknown option '{}'", word),
-                       near.empty() ? see_help(app) : fmt::format("did you mean '{}'?", near));
-}
-
-bool takes_files(const std::string& placeholder) {
-  return std::ranges::any_of(std::vector<std::string>{"FILE", "DIR", "PATH", "TABLE"},
-                             [&](const std::string& word) { return placeholder.find(word) != std::string::npos; });
-}
-
-DeclaredOption declared_option(const CLI::Option& option, const WordSource& words) {
-  const bool positional = option.get_positional();
-  std::string placeholder = positional ? option.get_name(true) : option.get_type_name();
-  if (!positional && option.get_expected_max() == 0) placeholder.clear();  // a flag
-  return {.names = names_of(option),
-          .placeholder = placeholder,
-          .help = option.get_description(),
-          .repeated = option.get_expected_max() > 1,
-          .files = positional ? !words : takes_files(placeholder),
-          .words = words ? words() : std::vector<std::string>()};
+std::string see_help(const DeclaredCommand& command) {
+  return fmt::format("see 'moetune{}{} --help'", command.name.empty() ? "" : " ", command.name);
 }
 
 // "-o, --output FILE", with dots where it may be given more than once; an argument's name alone.
-std::string help_name(const CLI::Option& option) {
-  const DeclaredOption declared = declared_option(option, {});
-  return fmt::format("{}{}{}{}", fmt::join(declared.names, ", "),
-                     declared.names.empty() || declared.placeholder.empty() ? "" : " ", declared.placeholder,
-                     declared.repeated ? " ..." : "");
+std::string help_name(const DeclaredOption& option) {
+  return fmt::format("{}{}{}{}", fmt::join(option.names, ", "), option.is_argument() || option.is_flag() ? "" : " ",
+                     option.placeholder, option.repeated ? " ..." : "");
 }
 
-// Versions of CLI11 lay help out differently, and none knows the width of a terminal.
-HelpPage command_help(const Command& command, const CLI::App& app) {
+HelpPage command_help(const Command& command, const DeclaredCommand& declared) {
   std::string usage = fmt::format("Usage: moetune {} [OPTIONS]", command.name);
   std::vector<HelpSection> sections;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_positional()) usage += " " + help_name(*option);
-    const std::string title = option->get_positional() ? "Arguments" : option->get_group();
-    auto section = std::ranges::find_if(sections, [&](const auto& s) { return s.title == title; });
-    if (section == sections.end()) section = sections.insert(sections.end(), {title, {}});
-    section->lines.push_back({help_name(*option), option->get_description()});
+  for (const DeclaredOption& option : declared.options) {
+    if (option.is_argument()) usage += " " + help_name(option);
+    auto section = std::ranges::find(sections, option.group, &HelpSection::title);
+    if (section == sections.end()) section = sections.insert(sections.end(), {option.group, {}});
+    section->lines.push_back({help_name(option), option.help});
   }
-  std::stable_partition(sections.begin(), sections.end(), [](const auto& s) { return s.title == "Arguments"; });
+  std::ranges::stable_partition(sections, [](const HelpSection& section) { return section.title == "Arguments"; });
   return {.summary = std::string(command.summary), .usage = usage, .sections = sections, .examples = command.examples};
+}
+
+// The values of a command line by the place of their option in the declared ones; what is left is not understood.
+struct Parsed {
+  std::map<size_t, std::vector<std::string>> values;
+  std::vector<std::string> left;
+
+  bool has(const DeclaredCommand& command, std::string_view name) const {
+    return std::ranges::any_of(values, [&](const auto& item) { return command.options[item.first].name() == name; });
+  }
+};
+
+// Takes the word at `next`, an option, and its value. "-qv" is "-q -v", and "-ofile" is "-o file".
+void take_option(const DeclaredCommand& command, const std::vector<std::string>& words, size_t& next, Parsed& parsed) {
+  const std::string& word = words[next++];
+  const bool is_long = word.starts_with("--");
+  const size_t end = is_long ? std::min(word.find('='), word.size()) : 2;
+  const std::string name = word.substr(0, end);
+  std::string rest = word.substr(end);
+  const auto found =
+      std::ranges::find_if(command.options, [&](const DeclaredOption& one) { return contains(one.names, name); });
+  if (found == command.options.end()) return parsed.left.push_back(word);
+  const auto place = static_cast<size_t>(found - command.options.begin());
+  const bool assigned = rest.starts_with('=');
+  if (found->is_flag()) {
+    parsed.values[place].push_back(assigned ? rest.substr(1) : "true");
+    size_t first = 0;
+    if (!assigned && !rest.empty()) take_option(command, {"-" + rest}, first, parsed);
+    return;
+  }
+  if (rest.empty()) {
+    if (next == words.size()) throw request_error(fmt::format("{} needs a value", found->name()), see_help(command));
+    parsed.values[place].push_back(words[next++]);
+  } else {
+    parsed.values[place].push_back(assigned ? rest.substr(1) : rest);
+  }
+}
+
+void take_argument(const DeclaredCommand& command, const std::string& word, Parsed& parsed) {
+  for (size_t place = 0; place < command.options.size(); ++place)
+    if (const DeclaredOption& one = command.options[place];
+        one.is_argument() && (one.repeated || !parsed.values.contains(place)))
+      return parsed.values[place].push_back(word);
+  parsed.left.push_back(word);
+}
+
+bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
+
+// The error for what was not understood. An unknown option is the likelier cause of whatever else is wrong.
+Error left_over(const DeclaredCommand& command, const std::vector<std::string>& left) {
+  const auto option = std::ranges::find_if(left, is_option);
+  if (option == left.end())
+    return request_error(fmt::format("unexpected argument '{}'", left.front()), see_help(command));
+  const std::string word = option->substr(0, option->find('='));
+  std::vector<std::string> known;
+  for (const DeclaredOption& one : command.options) std::ranges::copy(one.names, std::back_inserter(known));
+  const std::string near = nearest(word, known);
+  return request_error(fmt::format("unknown option '{}'", word),
+                       near.empty() ? see_help(command) : fmt::format("did you mean '{}'?", near));
+}
+
+// Checks what needs no reader. An empty value is a common mistake of scripts: a variable that is not set.
+void require_understood(const DeclaredCommand& command, const Parsed& parsed) {
+  if (!parsed.left.empty()) throw left_over(command, parsed.left);
+  for (size_t place = 0; place < command.options.size(); ++place) {
+    const DeclaredOption& option = command.options[place];
+    const std::vector<std::string>& values = value_in(parsed.values, place);
+    const auto refuse = [&](const char* why) {
+      throw request_error(fmt::format("{}{}", option.name(), why), see_help(command));
+    };
+    if (option.required && values.empty()) refuse(" is required");
+    if (!option.repeated && !option.is_flag() && values.size() > 1) refuse(" is given more than once");
+    if (contains(values, "")) refuse(": the value is empty");
+  }
+}
+
+Given given_options(const DeclaredCommand& command, const Parsed& parsed) {
+  Given given{.command = command.name};
+  for (const auto& [place, values] : parsed.values) {
+    const DeclaredOption& option = command.options[place];
+    if (!option.is_argument() && !(option.is_flag() && values.back() == "false"))
+      given.options[option.name()] = values.front();
+  }
+  return given;
 }
 
 }  // namespace
 
+bool DeclaredOption::takes_files() const {
+  if (is_argument()) return !words;
+  return std::ranges::any_of(std::vector<std::string>{"FILE", "DIR", "PATH", "TABLE"},
+                             [&](const std::string& word) { return placeholder.find(word) != std::string::npos; });
+}
+
+void OptionSet::add(const std::string& names, DeclaredOption option) {
+  option.names = split(names, ',');
+  option.group = group_;
+  command_.options.push_back(std::move(option));
+}
+
 void OptionSet::flag(const std::string& names, bool& value, const std::string& help) {
-  apps_.flags[app_.add_flag(names, help)->group(group_)] = &value;
+  add(names, {.help = help, .read = [&value, name = split(names, ',').back()](const std::vector<std::string>& words) {
+                value = words.back() == "true";
+                if (!value && words.back() != "false")
+                  throw request_error(fmt::format("{} is a flag: '{}' is neither true nor false", name, words.back()),
+                                      "leave the value out");
+              }});
 }
 
 void OptionSet::value(const std::string& names, std::string& value, const std::string& placeholder,
                       const std::string& help, WordSource words) {
-  const std::string full = value.empty() ? help : fmt::format("{} [{}]", help, value);
-  CLI::Option* option = app_.add_option(names, value, full)->type_name(placeholder)->group(group_);
-  apps_.words[option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)] = std::move(words);
+  this->value(
+      names, [&value](const std::string& word, const std::string&) { value = word; }, placeholder,
+      value.empty() ? help : fmt::format("{} [{}]", help, value), std::move(words));
 }
 
 void OptionSet::value(const std::string& names, Reader read, const std::string& placeholder, const std::string& help,
                       WordSource words) {
-  value(names, apps_.values.emplace_back(), placeholder, help, std::move(words));
-  apps_.readers[app_.get_options().back()] = std::move(read);
+  add(names, {.placeholder = placeholder,
+              .help = help,
+              .words = std::move(words),
+              .read = [read = std::move(read), name = split(names, ',').back()](const auto& values) {
+                read(values.front(), name);
+              }});
 }
 
 void OptionSet::number(const std::string& names, std::optional<int64_t>& value, int64_t low, int64_t high,
@@ -231,24 +205,41 @@ void OptionSet::duration(const std::string& names, std::optional<double>& value,
 
 void OptionSet::list(const std::string& names, std::vector<std::string>& values, const std::string& placeholder,
                      const std::string& help, WordSource words) {
-  // One value each time: "--model a TABLE" must not swallow the argument behind it.
-  apps_.words[app_.add_option(names, values, help)->type_name(placeholder)->group(group_)->allow_extra_args(false)] =
-      std::move(words);
+  add(names, {.placeholder = placeholder,
+              .help = help,
+              .repeated = true,
+              .words = std::move(words),
+              .read = [&values](const auto& given) { values = given; }});
 }
 
 void OptionSet::list(const std::string& names, Reader read, const std::string& placeholder, const std::string& help,
                      WordSource words) {
-  list(names, apps_.lists.emplace_back(), placeholder, help, std::move(words));
-  apps_.readers[app_.get_options().back()] = std::move(read);
+  add(names, {.placeholder = placeholder,
+              .help = help,
+              .repeated = true,
+              .words = std::move(words),
+              .read = [read = std::move(read), name = split(names, ',').back()](const auto& given) {
+                for (const std::string& word : list_words(given, name)) read(word, name);
+              }});
 }
 
 void OptionSet::argument(const std::string& name, std::string& value, const std::string& help, WordSource words,
                          bool required) {
-  apps_.words[app_.add_option(name, value, help)->type_name("")->required(required)] = std::move(words);
+  command_.options.push_back({.placeholder = name,
+                              .help = help,
+                              .group = "Arguments",
+                              .required = required,
+                              .words = std::move(words),
+                              .read = [&value](const auto& given) { value = given.front(); }});
 }
 
 void OptionSet::arguments(const std::string& name, std::vector<std::string>& values, const std::string& help) {
-  app_.add_option(name, values, help)->type_name("")->required();
+  command_.options.push_back({.placeholder = name,
+                              .help = help,
+                              .group = "Arguments",
+                              .repeated = true,
+                              .required = true,
+                              .read = [&values](const auto& given) { values = given; }});
 }
 
 WordSource one_of(std::vector<std::string> words) {
@@ -268,97 +259,93 @@ std::vector<std::string> list_words(const std::vector<std::string>& given, std::
   return result;
 }
 
-CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(commands), apps_(new Apps) {
-  CLI::App& main = apps_->main;
-  main.name("moetune");
-  main.allow_extras();
-  main.require_subcommand(0, 1);
-  apps_->flags[main.add_flag("-V,--version")] = &apps_->version;
-  declare_color(main, apps_->color, apps_->words);
+CommandLine::CommandLine(const std::vector<Command>& commands) : commands_(commands), declared_(1) {
   for (const Command& command : commands_)
-    apps_->commands.push_back(main.add_subcommand(std::string(command.name), std::string(command.summary)));
+    declared_.push_back({std::string(command.name), std::string(command.summary)});
+  declared_[0].options.push_back({.names = {"-V", "--version"}});
 }
 
-CommandLine::~CommandLine() = default;
-
-OptionSet CommandLine::options(size_t index) { return OptionSet(*apps_, *apps_->commands.at(index)); }
-
-// It comes last in the help of each command.
-void CommandLine::declare_what_all_have() {
-  for (CLI::App* app : apps_->commands) {
-    if (app->get_option_no_throw("--color")) break;
-    app->set_help_flag("-h,--help", "Print this help")->group("Other");
-    declare_color(*app, apps_->color, apps_->words);
-  }
+const Command* CommandLine::find_command(std::string_view name) const {
+  const auto found = std::ranges::find(commands_, name, &Command::name);
+  return found == commands_.end() ? nullptr : &*found;
 }
 
-std::vector<DeclaredCommand> CommandLine::declared() {
-  declare_what_all_have();
-  const auto all = [&](const CLI::App& app, std::string name, std::string summary) {
-    DeclaredCommand command{std::move(name), std::move(summary), {}};
-    for (const CLI::Option* option : app.get_options()) {
-      const auto words = apps_->words.find(option);
-      command.options.push_back(declared_option(*option, words == apps_->words.end() ? WordSource{} : words->second));
-    }
-    return command;
-  };
-  std::vector<DeclaredCommand> result = {all(apps_->main, "", "")};
-  for (size_t i = 0; i < commands_.size(); ++i)
-    if (!commands_[i].hidden)
-      result.push_back(all(*apps_->commands[i], std::string(commands_[i].name), std::string(commands_[i].summary)));
-  return result;
+// They come last in the help of each command.
+DeclaredCommand CommandLine::with_common_options(DeclaredCommand command) const {
+  command.options.push_back({.names = {"-h", "--help"}, .help = "Print this help", .group = "Other"});
+  command.options.push_back({.names = {"--color"},
+                             .placeholder = "WHEN",
+                             .help = kColorHelp,
+                             .group = "Other",
+                             .words = one_of({"auto", "always", "never"})});
+  return command;
 }
 
-std::string CommandLine::manual() {
-  declare_what_all_have();
+std::vector<DeclaredCommand> CommandLine::declared() const {
+  std::vector<DeclaredCommand> all;
+  for (const DeclaredCommand& command : declared_)
+    if (const Command* known = find_command(command.name); !known || !known->hidden)
+      all.push_back(with_common_options(command));
+  return all;
+}
+
+std::string CommandLine::manual() const {
   std::string text = fmt::format(
       ".TH MOETUNE 1 \"\" \"moetune {}\"\n.SH NAME\nmoetune \\- tunes the grouped GEMMs of mixture\\-of\\-experts "
       "layers\n",
       build_info().version);
   text += page_roff("DESCRIPTION", main_help(commands_));
-  for (size_t i = 0; i < commands_.size(); ++i)
-    if (!commands_[i].hidden)
-      text += page_roff(fmt::format("moetune {}", commands_[i].name), command_help(commands_[i], *apps_->commands[i]));
+  for (const DeclaredCommand& command : declared())
+    if (const Command* known = find_command(command.name))
+      text += page_roff(fmt::format("moetune {}", command.name), command_help(*known, command));
   return text;
 }
 
 Request CommandLine::parse(const std::vector<std::string>& argv) {
   const int width = help_width(look_at_terminal("auto").output_columns);
-  CLI::App& main = apps_->main;
-  declare_what_all_have();
-  std::vector<std::string> reversed = arguments_of(argv);
-  std::ranges::reverse(reversed);  // as CLI11 wants them
-  const auto chosen = [&]() -> const CLI::App& {
-    return main.get_subcommands().empty() ? main : *main.get_subcommands().front();
-  };
-  const auto command = [&] {
-    return std::ranges::find_if(commands_, [&](const Command& one) { return one.name == chosen().get_name(); });
-  };
-  try {
-    main.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    if (command() != commands_.end()) return {.text = page_text(command_help(*command(), chosen()), width)};
-    require_command(commands_, main.remaining());
-    return {.text = page_text(main_help(commands_), width)};
-  } catch (const CLI::ParseError& error) {
-    // An unknown option is the likelier cause of whatever else is wrong.
-    if (const auto extras = chosen().remaining(); !extras.empty()) throw left_over(chosen(), extras);
-    const bool missing = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ArgumentMismatch);
-    throw request_error(missing ? without_value(chosen(), argv.back()) : error.what(), see_help(chosen()));
+  std::vector<std::string> words(argv.begin() + (argv.empty() ? 0 : 1), argv.end());
+  if (!words.empty() && words[0] == "help") words.erase(words.begin()), words.emplace_back("--help");
+
+  const DeclaredCommand program = with_common_options(declared_[0]);
+  DeclaredCommand chosen = program;
+  const Command* command = nullptr;
+  Parsed before, parsed;  // the command's name
+  for (size_t next = 0; next < words.size();) {
+    if (is_option(words[next])) {
+      take_option(chosen, words, next, command ? parsed : before);
+    } else if (command) {
+      take_argument(chosen, words[next++], parsed);
+    } else if ((command = find_command(words[next]))) {
+      chosen = with_common_options(declared_[static_cast<size_t>(command - commands_.data()) + 1]);
+      ++next;
+    } else {
+      before.left.push_back(words[next++]);
+    }
   }
-  read_flags(apps_->flags, chosen());
-  if (const BuildInfo build = build_info(); apps_->version)
+
+  const bool wants_help = before.has(program, "--help") || parsed.has(chosen, "--help");
+  if (command && wants_help) return {.text = page_text(command_help(*command, chosen), width)};
+  if (!before.left.empty() && !is_option(before.left.front())) {
+    std::vector<std::string> names;
+    for (const Command& one : commands_)
+      if (!one.hidden) names.emplace_back(one.name);
+    throw unknown_word("command", before.left.front(), names);
+  }
+  if (const BuildInfo build = build_info(); before.has(program, "--version"))
     return {.text =
                 fmt::format("moetune {} ({}{})\n", build.version, build.commit, build.dirty ? ", with changes" : "")};
-  require_command(commands_, main.remaining());
-  for (const CLI::App* app : std::initializer_list<const CLI::App*>{&main, &chosen()}) {
-    if (const auto extras = app->remaining(); !extras.empty()) throw left_over(*app, extras);
-    require_once(*app);
-  }
-  if (command() == commands_.end()) return {.text = page_text(main_help(commands_), width)};
-  const Given given = given_options(chosen());
-  read_values(chosen(), apps_->readers);
-  return {.command = &*command(), .given = given, .color = apps_->color};
+  require_understood(program, before);
+  if (!command) return {.text = page_text(main_help(commands_), width)};
+  require_understood(chosen, parsed);
+
+  Request request{.command = command, .given = given_options(chosen, parsed)};
+  for (const auto& [declared, values] : {std::pair(&program, &before.values), {&chosen, &parsed.values}})
+    for (const auto& [place, given] : *values) {
+      const DeclaredOption& option = declared->options[place];
+      if (option.name() == "--color") request.color = given.front();
+      if (option.read) option.read(given);
+    }
+  return request;
 }
 
 }  // namespace moetune

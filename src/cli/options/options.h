@@ -1,9 +1,9 @@
-// Declares options and parses a command line. CLI11 is behind this, in options.cpp alone: it is slow to compile. Our
-// own functions read the values, strictly, so that errors read the same everywhere.
+// Declares options and parses a command line. Values are read when the whole line was understood, by our own functions,
+// so that errors read the same everywhere.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,11 +11,6 @@
 
 #include "cli/text/console.h"
 #include "variant/device.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace moetune {
 
@@ -29,18 +24,37 @@ WordSource one_of(std::vector<std::string> words);
 /// Reads a word of a command line; `option` is "--tokens".
 using Reader = std::function<void(const std::string& word, const std::string& option)>;
 
-struct Apps;
+/// An option or argument, as --help and completions print it, and what reads it.
+struct DeclaredOption {
+  std::vector<std::string> names = {};  // "-o", "--output"; empty for an argument
+  std::string placeholder = {};         // "FILE"; empty for a flag; the name of an argument
+  std::string help = {}, group = {};    // group: the heading in --help
+  bool repeated = false;                // as often as wanted, or several arguments
+  bool required = false;                // of an argument
+  WordSource words = {};
+  std::function<void(const std::vector<std::string>& values)> read = {};
+
+  bool is_argument() const { return names.empty(); }
+  bool is_flag() const { return placeholder.empty(); }
+  const std::string& name() const { return is_argument() ? placeholder : names.back(); }  // the long one
+  /// Whether it takes names of files.
+  bool takes_files() const;
+};
+struct DeclaredCommand {
+  std::string name, summary;
+  std::vector<DeclaredOption> options = {};
+};
 
 /// The options of one subcommand while it declares them. The variables must outlive the parsing.
 class OptionSet {
  public:
-  OptionSet(Apps& apps, CLI::App& app) : apps_(apps), app_(app) {}
+  explicit OptionSet(DeclaredCommand& command) : command_(command) {}
 
   /// Heading in --help of the options that follow.
   void group(const std::string& title) { group_ = title; }
   void flag(const std::string& names, bool& value, const std::string& help);
   // `words` are what shells complete a value to; files too where the placeholder has FILE, DIR, PATH or TABLE.
-  // Arguments without words are files. Readers run when the whole command line was understood.
+  // Arguments without words are files.
 
   /// At most once on a command line; what `value` holds before is its default, which --help prints.
   void value(const std::string& names, std::string& value, const std::string& placeholder, const std::string& help,
@@ -63,8 +77,9 @@ class OptionSet {
   void arguments(const std::string& name, std::vector<std::string>& values, const std::string& help);
 
  private:
-  Apps& apps_;
-  CLI::App& app_;
+  void add(const std::string& names, DeclaredOption option);
+
+  DeclaredCommand& command_;
   std::string group_ = "Options";
 };
 
@@ -90,38 +105,26 @@ struct Request {
   std::string color = "auto";  // --color
 };
 
-/// An option or argument as --help and completions print it.
-struct DeclaredOption {
-  std::vector<std::string> names;       // "-o", "--output"; empty for an argument
-  std::string placeholder, help;        // placeholder: "FILE"; empty for a flag
-  bool repeated = false;                // is several arguments, or an option whose values may be lists with commas
-  bool files = false;                   // takes names of files
-  std::vector<std::string> words = {};  // takes these
-};
-struct DeclaredCommand {
-  std::string name, summary;
-  std::vector<DeclaredOption> options;
-};
-
 /// The command line of the program. Declare every command's options, then parse.
 class CommandLine {
  public:
   explicit CommandLine(const std::vector<Command>& commands);
-  ~CommandLine();
 
   /// The options of commands[index], to declare into.
-  OptionSet options(size_t index);
+  OptionSet options(size_t index) { return OptionSet(declared_.at(index + 1)); }
   /// argv[0] is the program. Exit::request errors name the nearest option or command.
   Request parse(const std::vector<std::string>& argv);
   /// Every command but the hidden ones; the first has no name: it is the program alone.
-  std::vector<DeclaredCommand> declared();
+  std::vector<DeclaredCommand> declared() const;
   /// The help of the program and of every command as one page for man.
-  std::string manual();
+  std::string manual() const;
 
  private:
-  void declare_what_all_have();
+  const Command* find_command(std::string_view name) const;
+  DeclaredCommand with_common_options(DeclaredCommand command) const;
+
   const std::vector<Command>& commands_;
-  std::unique_ptr<Apps> apps_;
+  std::vector<DeclaredCommand> declared_;  // the program alone, then one for each of `commands`
 };
 
 }  // namespace moetune
