@@ -63,7 +63,7 @@ def test_a_candidate_takes_what_it_does_not_name_from_the_default(room):
         assert all(value > 0 for key, value in whole[0].items() if key != "variant")
 
 
-def test_bench_of_a_wrong_candidate_is_exit_1_and_tells_no_time(planted):
+def test_bench_of_a_wrong_candidate_is_exit_1_and_names_no_time(planted):
     result = planted.run("bench", *TINY, "--format", "json", "--candidate", CANDIDATE,
                          env={"MOETUNE_PLANT": "wrong:block_m=24"})
     assert result.returncode == 1
@@ -122,14 +122,14 @@ def test_verify_draws_from_a_named_space_only(room):
     assert "--max-candidates: 0 is outside" in room.error(2, "verify", *TINY, "--space", "full", "--max-candidates", "0")
 
 
-def test_verify_tells_what_is_pruned_and_why(room):
+def test_verify_names_what_is_pruned_and_why(room):
     space = ["verify", *TINY, "--space", "full", "--set", "block_m=24,100000", "--set", "block_n=32", "--set", "threads=1"]
     pruned = document("verify", room, *space)["pruned"]
     assert sum(pruned.values()) == 5 and all("block_m" in reason for reason in pruned)
     assert re.search(r"^\| pruned because .*block_m.*\| +5 \|$", room.ok(*space).stdout, re.M | re.S)
 
 
-def test_verify_goes_on_after_failures_and_tells_how_to_repeat_them(planted):
+def test_verify_goes_on_after_failures_and_shows_how_to_repeat_them(planted):
     plant = {"MOETUNE_PLANT": "wrong:block_m=24 block_n=64;abort:block_m=24 block_n=32"}
     few = ["--space", "full", "--set", "block_m=24", "--set", "block_n=32,64,128", "--set", "block_k=64", "--set", "threads=1"]
     command = ["verify", *CPU, "--experts", "5", "--top-k", "2", "--n", "65", "--k", "33", "--tokens", "17", "--routing",
@@ -180,8 +180,8 @@ def test_verify_catches_results_that_differ_from_launch_to_launch(planted):
     bad, good = planted.json("verdicts.json")["points"]
     assert bad["status"] == "wrong_result" and good["status"] == "ok"
     assert re.fullmatch(r"1 of \d+ launches gave another result than the first: launch 2 differs: planted", bad["reason"])
-    told = " ".join(result.stdout.split())
-    assert "1 of 2 candidates right in 1 cell" in told and "; failed: 1 wrong_result." in told
+    message = " ".join(result.stdout.split())
+    assert "1 of 2 candidates right in 1 cell" in message and "; failed: 1 wrong_result." in message
     assert bad["again"].endswith("--repeat-for 1m") and planted.run("verify", *TINY, *few, env=plant).returncode == 0
 
 
@@ -192,7 +192,7 @@ def test_verify_of_a_rank_without_rows(room):
         assert point["status"] == "ok" and point["verdict"]["elements"] == 0
 
 
-def test_cells_that_do_not_fit_into_memory_are_told(room):
+def test_cells_that_do_not_fit_into_memory_are_reported(room):
     huge = [*CPU, "--experts", "4096", "--top-k", "1", "--n", "65536", "--k", "65536", "--tokens", "999"]
     for command in (["verify", *huge], ["bench", *huge]):
         result = room.run(*command)
@@ -205,14 +205,14 @@ def test_cells_that_do_not_fit_into_memory_are_told(room):
     assert result.stderr.count(reason) == 1 and "0 of 1 cell tuned" in result.stdout, result.stderr
 
 
-# check. On a busy machine it may say that it can't tell (4), and is asked again; what it must never say is the opposite.
+# check. On a busy machine it may be inconclusive (4), and is asked again; what it must never say is the opposite.
 
 BUSY = 5  # percent of the processors' time, as check has it
 STEADY = 1.15  # times as long, the control's own
 
 
 def disturbed(finding):
-    """Whether a finding tells, in figures, that the machine and not the program is why it can't tell."""
+    """Whether a finding shows, in figures, that it is inconclusive because of the machine and not the program."""
     others = re.search(r"other programs took (\d+) % of the processors' time while", finding["reason"])
     moved = re.search(r"itself takes ([\d.]+) times as long as in the table: this machine is in another state",
                       finding["reason"])
@@ -222,9 +222,9 @@ def disturbed(finding):
 
 
 def judged(planted, plant, *arguments):
-    """The first check of a new table that tells anything; its findings are in check.json. That none tells is the
+    """The first conclusive check of a new table; its findings are in check.json. That none is conclusive is the
     machine's fault only where most of them say so."""
-    told = []
+    findings = []
     for _ in range(5):
         planted.ok("tune", *CPU, "--experts", "4", "--top-k", "2", "--n", "256", "--k", "256", "--tokens", "64", "--set",
                    "threads=1", *FEW)
@@ -232,9 +232,9 @@ def judged(planted, plant, *arguments):
                              env={"MOETUNE_PLANT": plant})
         if result.returncode != 4:
             return result
-        told += planted.json("check.json")["findings"]
-    reasons = "\n".join(finding["reason"] for finding in told)
-    assert sum(map(disturbed, told)) > len(told) / 2, f"check can't tell, and not for a busy machine:\n{reasons}"
+        findings += planted.json("check.json")["findings"]
+    reasons = "\n".join(finding["reason"] for finding in findings)
+    assert sum(map(disturbed, findings)) > len(findings) / 2, f"check is inconclusive, and not for a busy machine:\n{reasons}"
     pytest.skip(f"this machine is too busy to compare times:\n{reasons}")
 
 
@@ -322,7 +322,7 @@ def test_check_thresholds(room, threshold):
 
 # lookup
 
-def test_lookup_tells_how_good_the_match_is(room):
+def test_lookup_shows_how_good_the_match_is(room):
     asked = ["lookup", room.made_table(tokens=(8,))]
     answers = document("lookup", room, *asked, *LAYER, "--tokens", "8,12", "--routing", "balanced,single")["answers"]
     assert [answer["match"] for answer in answers] == ["exact", "nearest", "other_routing", "other_routing"]
@@ -340,18 +340,18 @@ def test_show_unit_needs_no_toolkit(room):
 def test_unknown_architecture(room):
     table = SOURCE / "tests/cli/files/tuned/table-mma.json"
     for command in (["compile", *LAYER], ["export", table, "--format", "kernels", "-o", "out"]):
-        told = room.error(2, *command, "--arch", "sm_99")
-        assert "unknown architecture 'sm_99'\nhint: one of: sm_75, sm_80, " in told and "sm_90a, " in told
+        message = room.error(2, *command, "--arch", "sm_99")
+        assert "unknown architecture 'sm_99'\nhint: one of: sm_75, sm_80, " in message and "sm_90a, " in message
 
 
 @pytest.mark.parametrize("command", ["bench", "verify"])
 def test_winners_of_another_kind_of_device_are_refused_before_operands_are_made(room, command):
     table = SOURCE / "tests/cli/files/tuned/table-mma.json"
-    told = room.error(3, command, *CPU, "--table", table)
-    assert "its winners are of NVIDIA H200, this device is " in told and "[1/" not in told
+    message = room.error(3, command, *CPU, "--table", table)
+    assert "its winners are of NVIDIA H200, this device is " in message and "[1/" not in message
 
 
-def test_illegal_candidates_tell_the_reason(room):
+def test_illegal_candidates_names_the_reason(room):
     assert "is illegal for" in room.error(2, "compile", *LAYER, "--candidate", CANDIDATE)
 
 
@@ -359,7 +359,7 @@ def has_compiler(room):
     return room.run("compile", *LAYER, "--candidate", "simt block_m=16 block_n=64 block_k=16").returncode == 0
 
 
-def test_compile_tells_registers_and_writes_cubins(room):
+def test_compile_names_registers_and_writes_cubins(room):
     if not has_compiler(room):
         pytest.skip("no NVRTC here")
     result = room.run("compile", *LAYER, "--variant", "mma", "--set", "block_m=64", "--set", "block_n=64", "--set",

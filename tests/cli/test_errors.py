@@ -158,7 +158,7 @@ def test_a_folder_for_a_file(room):
     assert "is a folder" in room.error(2, "check", "folder")
 
 
-def test_candidates_that_cannot_run_are_told(room):
+def test_candidates_that_cannot_run_are_reported(room):
     result = room.run("bench", *TINY, "--candidate", "simt block_m=16 block_n=64 block_k=16")
     assert result.returncode == 1
     assert "simt: illegal: simt runs on GPUs only" in " ".join(result.stdout.split())

@@ -138,13 +138,13 @@ def test_results_on_stdout_and_the_rest_on_stderr(room):
 
 
 def test_tune_notes_that_it_takes_the_cpu_where_no_gpu_is(room):
-    told = room.ok("tune", *TINY[2:], *FEW, env={"CUDA_VISIBLE_DEVICES": "-1"}).stderr
-    assert "there is no GPU here" in told and "no GPU" not in room.ok("tune", *TINY, *FEW).stderr
+    message = room.ok("tune", *TINY[2:], *FEW, env={"CUDA_VISIBLE_DEVICES": "-1"}).stderr
+    assert "there is no GPU here" in message and "no GPU" not in room.ok("tune", *TINY, *FEW).stderr
 
 
 def test_a_plan_that_nothing_can_run_names_no_files(room):
-    told = room.run("tune", *TINY, "--set", "block_m=3", "--space", "quick", "--dry-run")
-    assert told.returncode == 2 and "block_m must be a multiple of 8" in told.stdout and "Would write" not in told.stdout
+    message = room.run("tune", *TINY, "--set", "block_m=3", "--space", "quick", "--dry-run")
+    assert message.returncode == 2 and "block_m must be a multiple of 8" in message.stdout and "Would write" not in message.stdout
 
 
 def test_quiet_says_nothing_on_stderr(room):

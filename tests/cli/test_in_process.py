@@ -42,12 +42,12 @@ def test_no_child_process_is_started(planted):
 
 
 def test_results_are_those_of_a_worker(room):
-    def told(*options):
+    def results(*options):
         result = json.loads(room.ok(*BENCH, "--format", "json", "-q", *options).stdout)
         return result["device"], result["environment"], [
             (point["cell"], point["role"], point["contender"], point["status"], point["verdict"]) for point in result["points"]]
 
-    assert told("--in-process") == told()
+    assert results("--in-process") == message()
 
 
 def test_a_crash_ends_the_command(planted):

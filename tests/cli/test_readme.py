@@ -160,7 +160,7 @@ def test_recordings_are_read_as_they_stand_there(tmp_path):
         plan = json.loads(room.ok("tune", "--device", "cpu", "--experts", 4, "--top-k", 2, "--n", 64, "--k", 64, "--routing",
                                   f"trace:{name}#0", "--dry-run", "--format", "json").stdout)
         realised.add(json.dumps(plan["cells"][0]["figures"]))
-    assert len(realised) == 1  # they all tell the same rows
+    assert len(realised) == 1  # all have the same rows
 
 
 def require_options(words, help_text):

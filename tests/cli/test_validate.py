@@ -19,7 +19,7 @@ KINDS = ["bench", "check", "compile", "cost", "doctor", "history", "journal", "k
          "routing", "runtime", "space", "suite", "table", "validate", "verify"]
 GONE = object()  # the key or element is removed
 FILES = SOURCE / "tests/cli/files"
-# Only the schema describes these; readers of the others find contradictions that a schema cannot tell.
+# Only the schema describes these; readers of the others find contradictions that a schema cannot describe.
 ONLY_SCHEMA = {"bench", "check", "compile", "doctor", "list", "lookup", "plan", "validate", "verify"}
 
 
@@ -86,7 +86,7 @@ def schema_refuses(kind, document):
 
 
 def results_of(room, files):
-    """(result, fault) of each file, as validate tells them."""
+    """(result, fault) of each file, as validate prints them."""
     result = room.run("validate", *files, "--format", "json")
     document = json.loads(result.stdout)
     validate("validate", text=result.stdout)
@@ -124,16 +124,16 @@ def test_the_program_judges_damaged_files_as_jsonschema_does(room, path):
     kind = path.name.split(".")[0].split("-")[0]
     lined = kind in ("history", "journal")
     lines = [json.loads(line) for line in path.read_text().splitlines()] if lined else [json.loads(path.read_text())]
-    files, told = [], []
+    files, message = [], []
     for number, line in enumerate(lines):
         for place, value in damages(line, f"{path.name} {number}", 40 if lined else 120):
             broken = damaged(line, place, value)
             text = "".join(json.dumps(one) + "\n" for one in [*lines[:number], broken]) if lined else json.dumps(broken)
             files.append(room.write(f"{len(files)}{path.suffix}", text))
-            told.append((schema_refuses(kind, broken), number, place, value))
-    assert sum(refused for refused, *_ in told) > 20
+            message.append((schema_refuses(kind, broken), number, place, value))
+    assert sum(refused for refused, *_ in message) > 20
     wrong = []
-    for (result, fault), (refused, *damage) in zip(results_of(room, files), told):
+    for (result, fault), (refused, *damage) in zip(results_of(room, files), message):
         if refused != (result == "invalid") and (refused or kind in ONLY_SCHEMA):
             wrong.append((*damage, result, fault))
     assert wrong == []
@@ -174,7 +174,7 @@ def test_exit_codes(room):
     assert "missing.json" in unreadable.stdout and "unreadable" in unreadable.stdout
 
 
-def test_places_and_remedies_are_told(room):
+def test_places_and_remedies_are_reported(room):
     files = [room.write("a.json", {"schema": "moetune.tables/1"}), room.write("b.json", {"rows": 3}), room.write("c.json", "{,"),
              room.write("d.json", {"schema": "moetune.model/1", "name": 3}), room.write("e.json", "3")]
     text = " ".join(room.run("validate", *files).stdout.split())
@@ -252,13 +252,13 @@ def test_the_files_of_exported_kernels_are_those_of_their_manifest(room):
     assert results_of(room, ["manifest.json"]) == results_of(room, [room.path]) == [("valid", "")]
     name = next(iter(manifest["files"]))
     room.write(name, f"the bytes of {name[:-1]}!")
-    told = f"{name}: is not the file that the manifest names: it was changed or cut short"
-    assert results_of(room, ["manifest.json"]) == [("invalid", told)]
+    message = f"{name}: is not the file that the manifest names: it was changed or cut short"
+    assert results_of(room, ["manifest.json"]) == [("invalid", message)]
     (room.path / name).unlink()
     assert results_of(room, ["manifest.json"]) == [("invalid", f"{name}: No such file or directory")]
     room.write("manifest.json", json.dumps(manifest) + " ")
-    told = "was changed or cut short: manifest.sha256 has another digest"
-    assert results_of(room, ["manifest.json"]) == [("invalid", told)]
+    message = "was changed or cut short: manifest.sha256 has another digest"
+    assert results_of(room, ["manifest.json"]) == [("invalid", message)]
 
 
 def test_a_folder_of_files_is_all_of_its_json(room):
@@ -270,7 +270,7 @@ def test_a_folder_of_files_is_all_of_its_json(room):
     assert [file["file"] for file in files] == ["some/a.jsonl", "some/b.json"]
 
 
-def test_a_cut_off_table_is_told(room):
+def test_a_cut_off_table_is_reported(room):
     whole = json.dumps({"schema": "moetune.table/1", "entries": [made_entry("up", 8)]})
     (result, fault), = results_of(room, [room.write("cut.json", whole[:200])])
     assert result == "invalid" and fault.startswith("line 1:201: ")

@@ -63,8 +63,8 @@ def test_errors_and_notes_fit_the_columns_that_are_asked_for(room):
     command = ["tune", *TINY, "--max-candidates", "2", "-q", "--filter", "(no such cell", "-o", "a.json"]
     whole = room.error(2, *command)
     assert max(map(len, whole.splitlines())) > 50
-    told = room.run(*command, env={"COLUMNS": "50"}).stderr
-    assert told.startswith("moetune: error: --filter: ") and max(map(len, told.splitlines())) <= 50
+    message = room.run(*command, env={"COLUMNS": "50"}).stderr
+    assert message.startswith("moetune: error: --filter: ") and max(map(len, message.splitlines())) <= 50
     for columns in ("50", "9"):
         assert " ".join(room.run(*command, env={"COLUMNS": columns}).stderr.split()) == " ".join(whole.split())
 

@@ -2,7 +2,7 @@
 """Checks files that moetune wrote against configs/schema.
 
 usage: validate.py KIND FILE...     KIND: table, journal, bench, verify, check, ...; FILE - is standard input
-Exit 0: all are valid. 1: one isn't; each fault is told as FILE: PLACE: what. 2: wrong usage.
+Exit 0: all are valid. 1: one isn't; each fault is printed as FILE: PLACE: what. 2: wrong usage.
 """
 import json
 import pathlib

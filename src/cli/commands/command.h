@@ -49,7 +49,7 @@ Action with_options(OptionSet& set) {
 struct Command {
   std::string_view name;
   std::string_view summary;               // its line in `moetune --help`
-  std::string_view examples;              // the end of its own help: command lines that work
+  std::string_view examples;              // the end of its help: command lines that work
   Action (*declare)(OptionSet& options);  // declares its options and returns what reads them
   bool hidden = false;
 };

@@ -119,7 +119,7 @@ void compile_all(const CompileOptions&, const std::string&, std::vector<ListedKe
 }
 #endif
 
-// Faults of the request, told before anything is compiled.
+// Finds faults of the request before anything is compiled.
 void require_compilable(const CompileOptions& options, const std::vector<Cell>& cells,
                         const std::vector<std::string>& targets) {
   kernel_sources(options.kernels);

@@ -81,7 +81,7 @@ TunedTable with_pairs(const TunedTable& table, const std::optional<JournalConten
                       const Terminal& terminal) {
   if (!has_pairs(table)) return table;
   const auto stay_apart = [&](const std::string& why) {
-    note(terminal, fmt::format("up and down are not joined by their times: {}", why));
+    note(terminal, fmt::format("up and down are not chosen together: {}", why));
     return table;
   };
   if (!table.choices.empty()) return stay_apart("the table's robust choices are exported");

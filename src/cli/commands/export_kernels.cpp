@@ -62,7 +62,7 @@ class Collection {
         candidate = default_of(entry.cell, device, *reason);
         if (!candidate) continue;
       }
-      if (own) tell_addressing(id(entry.cell), winner, entry.candidate);
+      if (own) note_addressing(id(entry.cell), winner, entry.candidate);
       const std::string name = kernel(*candidate, entry.cell.shape, device);
       if (own && *candidate == entry.candidate) codes[name] = entry.code;
       exported.cells.push_back({.cell = entry.cell,
@@ -78,7 +78,7 @@ class Collection {
     if (!choice.candidate().foreign.empty()) return left_out(what, of_pack(choice.candidate()));
     const Candidate chosen = launchable(choice.candidate());
     if (const auto reason = cannot_run(chosen, choice.shape(), table_.device)) return left_out(what, *reason);
-    tell_addressing(what, chosen, choice.candidate());
+    note_addressing(what, chosen, choice.candidate());
     exported.ranges.push_back({.shape = choice.shape(),
                                .tokens = choice.tokens,
                                .arch = arch(table_.device),
@@ -90,7 +90,7 @@ class Collection {
     notes.push_back(fmt::format("{} is left out: {}", what, reason));
   }
 
-  void tell_addressing(const std::string& what, const Candidate& launched, const Candidate& winner) {
+  void note_addressing(const std::string& what, const Candidate& launched, const Candidate& winner) {
     if (launched == winner) return;
     notes.push_back(fmt::format(
         "{} gets its winner with addressing=base, which was not timed: libmoetune makes no arrays of pointers", what));

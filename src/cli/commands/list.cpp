@@ -31,7 +31,7 @@ Json list_variants(const Catalog& catalog) {
   });
 }
 
-// A knob that several variants have with the same words and help is told once.
+// A knob that several variants have with the same words and help is listed once.
 Json list_knobs(const Catalog& catalog) {
   Json items = Json::array();
   for (const VariantPtr& variant : catalog.variants())

@@ -19,7 +19,7 @@ struct MergeResult {
   std::vector<std::string> dropped_choices = {};  // titles of layers
 };
 
-MergeResult joined_tables(const MergeOptions& options, const Invocation& invocation) {
+MergeResult merged_tables(const MergeOptions& options, const Invocation& invocation) {
   const Catalog catalog;
   const auto read = [&](const std::string& path) { return read_table(path, catalog); };
   Merged merged = merge(mapped(options.files, read), options.prefer);
@@ -30,7 +30,7 @@ MergeResult joined_tables(const MergeOptions& options, const Invocation& invocat
   return result;
 }
 
-MergeResult joined_journals(const MergeOptions& options) {
+MergeResult merged_journals(const MergeOptions& options) {
   if (options.prefer == "fastest")
     throw request_error("--prefer fastest is for tables", "of journals, choose with --prefer first or last");
   const MergedJournal merged = merge_journals({options.files.begin(), options.files.end()}, options.prefer, Catalog());
@@ -80,7 +80,7 @@ Exit run_merge(MergeOptions options, const Invocation& invocation) {
   require_outputs(files);
   std::optional<OutputLock> ours;  // before the inputs are read, of which it may be one
   if (!options.output.empty() && !journals) ours.emplace(options.output);
-  const MergeResult result = journals ? joined_journals(options) : joined_tables(options, invocation);
+  const MergeResult result = journals ? merged_journals(options) : merged_tables(options, invocation);
   require_agreement(options, result, journals);
   warn_of_losses(result, invocation.terminal);
   if (options.output.empty()) return print(result.text), Exit::yes;

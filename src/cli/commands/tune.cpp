@@ -55,7 +55,7 @@ TuneRequest request_of(const TuneOptions& options, const Invocation& invocation)
 }
 
 // Notes that --warm-start has no winner with an operation, an element size and a variant of this run.
-void tell_useless_warm_start(const TuneRequest& request, const Terminal& terminal) {
+void note_useless_warm_start(const TuneRequest& request, const Terminal& terminal) {
   const auto helps = [&](const Entry& entry) {
     if (!entry.skipped.empty()) return false;
     const bool runs = std::ranges::any_of(request.space.variants, [&](const VariantSpace& part) {
@@ -71,7 +71,7 @@ void tell_useless_warm_start(const TuneRequest& request, const Terminal& termina
 }
 
 // Notes variants without a cost model, which --strategy model needs.
-void tell_missing_models(const TuneRequest& request, const DeviceInfo& device, const Terminal& terminal) {
+void note_missing_models(const TuneRequest& request, const DeviceInfo& device, const Terminal& terminal) {
   if (request.strategy != "model") return;
   std::vector<std::string> without;
   for (const VariantSpace& space : request.space.variants) {
@@ -117,7 +117,7 @@ void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std
     if (request.final_stretch) request.final_rounds = 5 * kCpuLooks;
     request.final_looks = std::clamp(request.final_rounds / kFewestOfALook, 1, kCpuLooks);
   }
-  if (!options.quiet) tell_useless_warm_start(request, invocation.terminal);
+  if (!options.quiet) note_useless_warm_start(request, invocation.terminal);
   require_regime(request.regime, device);
   if (options.append) request.cells = append_to(whole, options.output, options.catalog, backend, request.regime, say);
   if (whole.before)
@@ -128,7 +128,7 @@ void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std
   if (!options.dry_run)  // which shows first what is pruned
     require_candidates(request.cells, request.space, device, "--dry-run shows what is pruned and why");
   if (lists_candidates(request.strategy) && drawn_candidates(request) == 0) require_listable(request.space, device);
-  if (!options.quiet) tell_missing_models(request, device, invocation.terminal);
+  if (!options.quiet) note_missing_models(request, device, invocation.terminal);
 }
 
 Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {

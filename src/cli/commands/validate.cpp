@@ -22,7 +22,7 @@ constexpr const char *kValid = "valid", *kInvalid = "invalid", *kUnreadable = "u
 struct Judged {
   std::string file;
   std::string kind = {};  // empty where unknown
-  int version = 0;        // 0: the file tells none
+  int version = 0;        // 0: the file has none
   std::string result;
   std::string fault = {}, hint = {};
 };

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kOfSpace = "space";  // the role of candidates that nobody named
 constexpr const char* kRepeatFor = "1m";
 constexpr size_t kCompileBatch = 64;  // kernels at a time: each batch has a time limit
-constexpr size_t kFew = 20;           // findings that are told one by one even where all are right
+constexpr size_t kFew = 20;           // findings that are listed one by one even where all are right
 
 struct VerifyOptions {
   CellOptions cells;
@@ -125,8 +125,8 @@ std::string answer(const Verdicts& verdicts, const std::vector<EntrantResult>& f
   if (launches > 0) sentence += fmt::format(", {} of {} more launches gave the same bits", same, launches);
   std::map<Status, int64_t> by_status;
   for (const EntrantResult& finding : failed) ++by_status[finding.status];
-  const auto told = [](const auto& one) { return fmt::format("{} {}", one.second, name(one.first)); };
-  if (!failed.empty()) sentence += fmt::format("; failed: {}", fmt::join(mapped(by_status, told), ", "));
+  const auto count_text = [](const auto& one) { return fmt::format("{} {}", one.second, name(one.first)); };
+  if (!failed.empty()) sentence += fmt::format("; failed: {}", fmt::join(mapped(by_status, count_text), ", "));
   if (!verdicts.whole()) sentence += verdicts.fault.empty() ? "; interrupted" : "; cut short: " + verdicts.fault;
   return sentence + ".";
 }

@@ -38,7 +38,7 @@ void read_recording(const JsonAt& json, const Catalog&) {
   for (const int64_t count : experts) with_open_top_k([&](int64_t top_k) { trace_from_json(json, count, top_k); });
 }
 
-// A pack's variant joins those that are built in.
+// A pack's variant is added to those that are built in.
 void read_pack(const JsonAt& json, const Catalog& catalog) {
   const std::string name = pack_from_json(json).variant;
   if (contains(catalog.variants(), name, [](const auto& one) { return one->name; }))

@@ -182,14 +182,14 @@ void output_to_standard_output(std::string& output, OutputFormat& format) {
 
 void write_outputs(const std::vector<std::function<void()>>& writers) {
   std::optional<Error> first;
-  std::vector<std::string> told;
+  std::vector<std::string> faults;
   for (const std::function<void()>& writer : writers) try {
       writer();
     } catch (const Error& error) {
       if (!first) first = error;
-      if (!contains(told, error.what())) told.push_back(error.what());
+      if (!contains(faults, error.what())) faults.push_back(error.what());
     }
-  if (first) throw Error(first->exit(), fmt::format("{}", fmt::join(told, "; ")), first->hint());
+  if (first) throw Error(first->exit(), fmt::format("{}", fmt::join(faults, "; ")), first->hint());
 }
 
 std::vector<fs::path> base_files(const std::vector<std::string>& bases) {

@@ -100,7 +100,7 @@ void require_kind(const TunedTable& taken, const ContenderOptions& contenders, c
 
 /// Leaves the entries whose cells match all options; a list is matched by any of its words, and options that are not
 /// given match every cell; --projection ffn leaves those that make layers. Throws Exit::request for words that cannot
-/// be read, Exit::no where nothing is left: the sentence tells what the table has. `file` names it there.
+/// be read, Exit::no where nothing is left: the error names what the table has, and `file` as its place.
 void pick_entries(TunedTable& table, const std::string& file, const CellOptions& options);
 
 /// Gives candidates that name only some knobs the values of their variant's default for the problem.

@@ -1,4 +1,4 @@
-// Ranks from the option or the environment, how cells are dealt, and tables joined by the rules of `merge`.
+// Ranks from the option or the environment, how cells are dealt, and tables combined by the rules of `merge`.
 #include "cli/options/parts.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ constexpr Launcher kLaunchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZ
                                    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"}};
 
 Error unusable(const std::string& sentence) {
-  return request_error(fmt::format("cannot tell the shard from the environment: {}", sentence),
+  return request_error(fmt::format("the shard is unclear from the environment: {}", sentence),
                        "pass --shard i/n, or --shard 1/1 for all cells");
 }
 
@@ -60,7 +60,7 @@ Task launched_task(const Variables& variable) {
             fmt::format("{} and {}", launcher.rank, launcher.count)};
   }
   if (is_set(variable, "PMIX_RANK") && !is_set(variable, "SLURM_STEP_ID"))
-    throw unusable("PMIX_RANK is set, but nothing tells the number of ranks");
+    throw unusable("PMIX_RANK is set, but no variable has the number of ranks");
   return {};
 }
 
@@ -130,7 +130,7 @@ std::vector<Cell> append_to(Whole& whole, const std::string& file, const Catalog
     require_mergeable("tables", {whole.before->device, whole.before->environment, whole.before->regime},
                       {backend.device(), backend.environment(), regime});
   } catch (const Error& error) {
-    throw Error(error.exit(), fmt::format("--append: no cell can join {}: {}", file, error.what()),
+    throw Error(error.exit(), fmt::format("--append: cells of this run cannot be added to {}: {}", file, error.what()),
                 "name another table with -o, or tune all cells again without --append");
   }
   std::set<std::string> known;
@@ -151,11 +151,11 @@ TunedTable whole_table(const Whole& whole, const TunedTable& now) {
   table.sweep = whole.sweep;
   if (!whole.before) return table;
   table.choices.clear();  // their cells may be in `before` alone
-  TunedTable joined = merge({*whole.before, table}, "last").table;
-  joined.tool = now.tool;
-  for (const RobustChoice& choice : now.choices) drop_choices(joined, choice.shape());
-  joined.choices.insert(joined.choices.end(), now.choices.begin(), now.choices.end());
-  return joined;
+  TunedTable combined = merge({*whole.before, table}, "last").table;
+  combined.tool = now.tool;
+  for (const RobustChoice& choice : now.choices) drop_choices(combined, choice.shape());
+  combined.choices.insert(combined.choices.end(), now.choices.begin(), now.choices.end());
+  return combined;
 }
 
 std::vector<Cell> cells_to_choose_for(const Whole& whole) {

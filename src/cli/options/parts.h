@@ -15,7 +15,7 @@ namespace moetune {
 /// Shard `index` of `count`, counted from 1.
 struct Shard {
   int64_t index = 1, count = 1;
-  std::string source = {};  // the variables that told it; empty where the option did, or nothing
+  std::string source = {};  // the variables that it comes from; empty where the option or nothing gave it
   bool operator==(const Shard&) const = default;
 };
 

@@ -17,7 +17,7 @@ struct CheckOutputs {
   bool verbose = false;
 };
 
-/// What is told of a check besides its findings.
+/// What a report of a check has besides its findings.
 struct CheckContext {
   std::vector<std::string> argv;
   std::string table_file;
@@ -29,7 +29,7 @@ struct CheckContext {
 };
 
 /// Tables by layer, regressions, failures and wrong results first, the reasons of findings that are not good, and the
-/// answer in a sentence, last. A verbose style tells what each change is measured by and all knobs of the winners.
+/// answer in a sentence, last. A verbose style has the control of each change and all knobs of the winners.
 std::string findings_text(const CheckResult& result, const Style& style);
 
 /// Writes everything that was asked for, standard output first: it needs no disk. An output that fails doesn't prevent

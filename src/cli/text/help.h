@@ -1,4 +1,4 @@
-// The layout of --help for a given width, and of the manual page. What they tell: options.cpp.
+// The layout of --help for a given width, and of the manual page. Their words come from options.cpp.
 #pragma once
 #include <string>
 #include <string_view>
@@ -30,7 +30,7 @@ int help_width(int terminal_columns);
 /// "Title:" and its lines, with one left column for all sections: names that don't fit it stand on a line of their own.
 std::string section_text(const std::vector<HelpSection>& sections, int width);
 
-/// Command lines, each on a line of its own; a long one continues after a backslash, so that it can be pasted.
+/// Command lines, one a line; a long one continues after a backslash, so that it can be pasted.
 std::string examples_text(std::string_view examples, int width);
 
 std::string page_text(const HelpPage& page, int width);

@@ -1,4 +1,4 @@
-// Tells a tuning run on standard error as it happens: one line that moves on a terminal; elsewhere a line per cell and
+// Prints the progress of a tuning run on standard error: one line that moves on a terminal; elsewhere a line per cell and
 // every 30 seconds.
 #pragma once
 #include <chrono>
@@ -22,7 +22,7 @@ struct RunState {
   double best = 0;                // seconds; 0 = none yet
 };
 
-/// Seconds to go at the pace so far, where cells to come take as long as those begun on average; NaN = can't tell yet.
+/// Seconds to go at the pace so far, where cells to come take as long as those begun on average; NaN = not known yet.
 double remaining_seconds(const RunState& state);
 
 /// "[2/6] qwen3…zipf:1  37/120  best 12.3 µs  ETA 2 min 10 s" in at most `columns` columns.
@@ -40,7 +40,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void on(const Event& event);
-  /// Takes the moving line away, before something else is told.
+  /// Takes the moving line away, before something else is printed.
   void clear();
 
  private:
@@ -50,7 +50,7 @@ class Progress {
   Terminal terminal_;
   DeviceInfo device_;
   bool quiet_;
-  // Cells under way, by device; the line tells them together.
+  // Cells under way, by device; the line counts them together.
   struct UnderWay {
     size_t cell = 0;
     int64_t done = 0, planned = 0;

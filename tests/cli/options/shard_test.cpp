@@ -84,7 +84,7 @@ TEST(ChosenShard, OfAnArrayIsTheJobsPlace) {
   EXPECT_EQ(gap.exit, Exit::request);
   EXPECT_EQ(
       gap.what,
-      "cannot tell the shard from the environment: SLURM_ARRAY_TASK_ID is 7, which is not one of 3 tasks from 1 by 1");
+      "the shard is unclear from the environment: SLURM_ARRAY_TASK_ID is 7, which is not one of 3 tasks from 1 by 1");
   EXPECT_EQ(gap.hint, "pass --shard i/n, or --shard 1/1 for all cells");
 }
 
@@ -112,7 +112,7 @@ TEST(ChosenShard, OfMpiIsTheRank) {
   EXPECT_EQ(error_of([] {
               chosen({{"PMIX_RANK", "1"}});
             }).what,
-            "cannot tell the shard from the environment: PMIX_RANK is set, but nothing tells the number of ranks");
+            "the shard is unclear from the environment: PMIX_RANK is set, but no variable has the number of ranks");
 }
 
 TEST(ChosenShard, UnusableVariablesAreNamedWithTheRemedy) {

@@ -143,14 +143,14 @@ def test_listed_candidates_are_compiled_for_their_token_counts(room):
     (("def scaled(", "def scale("), "fused_moe_kernel uses 'scaled', which the file does not define"),
     (("def ", "de "), "cannot be read as Python"),
 ])
-def test_a_kernel_of_a_server_that_cannot_be_packed_is_told(room, change, sentence):
+def test_a_kernel_of_a_server_that_cannot_be_packed_is_reported(room, change, sentence):
     (room.path / "own.py").write_text(SERVED["vllm"].read_text().replace(*change))
     assert sentence in pack(room, "-o", "pack", "--from", "vllm", "--kernel-file", "own.py", code=2).stderr
     assert "is not installed" in pack(room, "-o", "pack", "--from", "vllm", code=2).stderr
 
 
 @needs_triton
-def test_the_kernel_of_another_server_is_told(room):
+def test_the_kernel_of_another_server_is_reported(room):
     for server, other in (("vllm", "sglang"), ("sglang", "vllm")):
         error = pack(room, "-o", "pack", "--from", server, "--kernel-file", SERVED[other], code=2).stderr
         assert f"the kernel of {SERVED[other]} is not {'vLLM' if server == 'vllm' else 'SGLang'}'s" in error
@@ -202,8 +202,8 @@ def filled(room, kernel, **arguments):
 def test_kernels_of_many_signatures_are_packed_by_what_their_launch_passes(room, kernel, more, knobs, candidates, binaries, sizes):
     own = filled(room, kernel, **more)
     words = [word for size in sizes for word in ("--size", size)]
-    told = pack(room, "-o", "pack", "--kernel", own, "--gemm", "64,96", "--gemm", "96,32", *words, "--jobs", "1").stdout
-    assert told.startswith(f"pack: {candidates} of {candidates} candidates in {binaries} binar")
+    message = pack(room, "-o", "pack", "--kernel", own, "--gemm", "64,96", "--gemm", "96,32", *words, "--jobs", "1").stdout
+    assert message.startswith(f"pack: {candidates} of {candidates} candidates in {binaries} binar")
     room.ok("validate", "pack")
     manifest = room.json("pack/pack.json")
     assert any(binary["scratch_bytes"] for binary in manifest["binaries"]) == (kernel == "own_descriptors")
@@ -266,9 +266,9 @@ def test_what_a_pack_cannot_hold_is_refused_by_the_template(room):
 
 @needs_triton
 def test_a_pack_is_compiled_without_a_gpu_and_read(room):
-    told = pack(room, "-o", "pack", "--jobs", "1", *SMALL).stdout
-    assert told.startswith("pack: 8 of 8 candidates in 2 binaries")  # the four of GROUP_SIZE_M share theirs
-    assert told.endswith("Next: moetune tune --pack pack --variant triton_moe --model ...\n")
+    message = pack(room, "-o", "pack", "--jobs", "1", *SMALL).stdout
+    assert message.startswith("pack: 8 of 8 candidates in 2 binaries")  # the four of GROUP_SIZE_M share theirs
+    assert message.endswith("Next: moetune tune --pack pack --variant triton_moe --model ...\n")
     validate("pack", room.path / "pack/pack.json")
     room.ok("validate", "pack/pack.json")
     manifest = room.json("pack/pack.json")
@@ -284,14 +284,14 @@ def test_a_pack_is_compiled_without_a_gpu_and_read(room):
 
 @needs_triton
 def test_what_no_block_has_shared_memory_for_is_left_out(room):
-    told = pack(room, "-o", "pack", "--jobs", "1", *SMALL, "--set", "BLOCK_SIZE_M=16,256", "--set", "BLOCK_SIZE_N=256", "--set",
+    message = pack(room, "-o", "pack", "--jobs", "1", *SMALL, "--set", "BLOCK_SIZE_M=16,256", "--set", "BLOCK_SIZE_N=256", "--set",
                 "BLOCK_SIZE_K=256", "--set", "GROUP_SIZE_M=1", "--set", "num_stages=2").stdout
-    assert told.startswith("pack: 1 of 2 candidates in 1 binary")
-    assert "1 needs more shared memory than a block has.\nNext: moetune tune --pack " in told
+    assert message.startswith("pack: 1 of 2 candidates in 1 binary")
+    assert "1 needs more shared memory than a block has.\nNext: moetune tune --pack " in message
 
 
 @needs_triton
-def test_wrong_words_are_told(room):
+def test_wrong_words_are_reported(room):
     assert "knobs are BLOCK_SIZE_M," in pack(room, "-o", "pack", "--set", "warps=4", code=2).stderr
     assert "'hopper' is not an architecture" in pack(room, "-o", "pack", "--arch", "hopper", code=2).stderr
     assert "--gemm 1536: expected N,K" in pack(room, "-o", "pack", "--gemm", "1536", code=2).stderr
@@ -341,7 +341,7 @@ def test_the_manifest_is_the_golden_text(room, packer):
 
 
 @needs_triton
-def test_candidates_that_an_architecture_lost_are_told(room):
+def test_candidates_that_an_architecture_lost_are_reported(room):
     """Triton builds the larger tile in another way for sm_80 than for sm_90a."""
     result = pack(room, "-o", "pack", "--jobs", "1", "--arch", "sm_90a,sm_80", *SMALL, code=1)
     assert result.stdout.startswith("pack: 8 of 8 candidates in 2 binaries")
@@ -401,7 +401,7 @@ def test_a_pack_for_two_architectures_holds_what_both_have(room, packer, monkeyp
     (lambda d: d["kernel"]["arguments"].update(expert_ids="expert_ids"), "argument 'expert_ids': expected None, or a type with the buffer"),
     (lambda d: d["operands"].clear() or d.pop("operands") or d.update(computes=[{"op": "dx"}]), "It may be left out for fwd in bf16 and fp16"),
 ])
-def test_a_field_that_is_missing_or_wrong_is_told(room, packer, monkeypatch, change, sentence):
+def test_a_field_that_is_missing_or_wrong_is_reported(room, packer, monkeypatch, change, sentence):
     module = packer.load(SOURCE / "scripts/triton_moe.py")
     description = module.describe("bf16")
     change(description)
@@ -410,7 +410,7 @@ def test_a_field_that_is_missing_or_wrong_is_told(room, packer, monkeypatch, cha
     with pytest.raises(packer.Wrong) as error:
         packer.described("own.py", "bf16")
     assert sentence in str(error.value)
-    assert packer.told(error.value) == str(error.value)
+    assert packer.message(error.value) == str(error.value)
 
 
 def test_without_triton_it_says_so(room):

@@ -8,7 +8,7 @@ from conftest import LAYER, SOURCE, h200_device, made_pack, validate
 ARCH = ["--device", "arch:sm_90a", *LAYER, "--tokens", "8"]
 
 
-def test_list_tells_the_variant_and_its_knobs(room):
+def test_list_names_the_variant_and_its_knobs(room):
     pack = made_pack(room)
     listed = json.loads(room.ok("list", "variants", "--pack", pack, "--format", "json").stdout)["items"]
     assert {"name": "toy", "device": "cuda", "knobs": ["block_m", "fast"], "summary": "kernels of a test"} in listed
@@ -17,7 +17,7 @@ def test_list_tells_the_variant_and_its_knobs(room):
     assert [knob["words"] for knob in knobs if knob["name"] == "fast"] == [["no", "yes"]]
 
 
-def test_a_dry_run_counts_its_candidates_and_tells_what_is_illegal(room):
+def test_a_dry_run_counts_its_candidates_and_names_what_is_illegal(room):
     pack = made_pack(room)
     for strategy in ("exhaustive", "auto"):
         plan = json.loads(room.ok("tune", *ARCH, "--pack", pack, "--variant", "toy", "--strategy", strategy, "--dry-run", "--format",
@@ -75,7 +75,7 @@ def tabled(room):
     return room
 
 
-def test_a_table_of_a_pack_that_is_not_here_is_told_of(tabled):
+def test_a_table_of_a_pack_that_is_not_here_is_reported(tabled):
     room = tabled
     validate("table", room.path / "a.json")
     room.ok("validate", "a.json")
@@ -143,10 +143,10 @@ def written(block_m, stages):
 
 def test_vllm_gets_the_configuration_of_the_least_sum(served):
     room = served
-    told = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
+    message = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
     assert row(room, "v.json") == written(64, 4)
-    assert "the knobs of the pack triton_moe are" in told
-    assert "1 of 1 pairs of up and down get one configuration, by the least sum of their times" in told
+    assert "the knobs of the pack triton_moe are" in message
+    assert "1 of 1 pairs of up and down get one configuration, by the least sum of their times" in message
 
 
 def test_sglang_gets_two_configurations_of_one_block_m(served):
@@ -168,17 +168,17 @@ def test_a_report_maps_the_tiles_of_a_pack(served):
 def test_without_its_journal_up_and_down_are_not_joined(served):
     room = served
     (room.path / "t.json.journal.jsonl").rename(room.path / "kept.jsonl")
-    told = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
+    message = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
     assert row(room, "v.json") == written(16, 3)
-    assert "name the journal of the run with --journal" in told
+    assert "name the journal of the run with --journal" in message
     room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json", "--journal", "kept.jsonl")
     assert row(room, "v.json") == written(64, 4)
     assert "--journal has no effect without --format vllm or sglang" in room.error(2, "export", "t.json", "--format", "csv", "--journal", "kept.jsonl")
     room.error(2, "export", "t.json", "--format", "vllm", "--unproven", "-o", "kept.jsonl", "--journal", "kept.jsonl")
     other = (room.path / "kept.jsonl").read_text().replace("NVIDIA H200", "NVIDIA H100")
     room.write("other.jsonl", other)
-    told = room.error(3, "export", "t.json", "--format", "vllm", "--unproven", "--journal", "other.jsonl")
-    assert "it is of 'NVIDIA H100', the table is of 'NVIDIA H200'" in told
+    message = room.error(3, "export", "t.json", "--format", "vllm", "--unproven", "--journal", "other.jsonl")
+    assert "it is of 'NVIDIA H100', the table is of 'NVIDIA H200'" in message
 
 
 @pytest.mark.parametrize("name, value", [("kernels", "f00d"), ("packs", "triton_moe ffffffffffff")])
@@ -204,8 +204,8 @@ def test_the_winner_of_both_projections_is_exported_though_another_was_screened_
     for entry in table["entries"]:
         entry["candidate"], entry["measurement"] = triton(16, 3), us(31)
     room.write("t.json", table)
-    told = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
-    assert row(room, "v.json") == written(16, 3) and "at worst 0.0 % over the winners of each" in told
+    message = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
+    assert row(room, "v.json") == written(16, 3) and "at worst 0.0 % over the winners of each" in message
 
 
 def test_a_journal_of_a_pack_is_reported_without_it(served):

@@ -63,7 +63,7 @@ def test_without_torch_or_gpu_it_says_so_and_exits_3(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_list_tells_every_peer(peers):
+def test_list_names_every_peer(peers):
     result = run("--list")
     assert result.returncode == 0
     lines = {line.split()[0]: line.split(maxsplit=1)[1] for line in result.stdout.splitlines()}

@@ -69,11 +69,11 @@ def test_other_figures_make_another_chart(tmp_path):
         assert end < start or start < 50, "a bar reaches into the next panel"
 
 
-def test_a_page_without_the_table_is_told(tmp_path):
+def test_a_page_without_the_table_is_reported(tmp_path):
     result = drawn(copy_with(tmp_path, lambda page: page.replace("## wgmma beside six others", "## wgmma")))
     assert result.returncode == 1 and "no table under '## wgmma beside six others'" in result.stderr
 
 
-def test_a_row_that_is_no_pair_of_speeds_is_told(tmp_path):
+def test_a_row_that_is_no_pair_of_speeds_is_reported(tmp_path):
     result = drawn(copy_with(tmp_path, with_last_pair("1.20x")))
     assert result.returncode == 1 and "the row of Qwen3-30B-A3B up is not made of pairs" in result.stderr

@@ -52,7 +52,7 @@ def test_without_a_table_one_begins(room):
 def test_another_device_environment_or_regime_is_refused(room):
     room.ok("tune", *cells(8), *FEW)
     table = room.json(TABLE)
-    for part, told in (("device", "tables of different devices"), ("environment", "the environments don't compare"),
+    for part, message in (("device", "tables of different devices"), ("environment", "the environments don't compare"),
                        ("regime", "the regimes sustained and burst don't compare")):
         other = json.loads(json.dumps(table))
         if part == "device":
@@ -64,7 +64,7 @@ def test_another_device_environment_or_regime_is_refused(room):
         room.write(TABLE, other)
         journal = room.journal()
         text = room.error(3, "tune", "--append", *cells(16), *FEW)
-        assert f"--append: no cell can join {TABLE}: {told}" in text
+        assert f"--append: cells of this run cannot be added to {TABLE}: {message}" in text
         assert "hint: name another table with -o, or tune all cells again without --append" in text
         assert room.error(3, "tune", "--append", *cells(16), *FEW, "--dry-run")
         assert room.json(TABLE) == other and room.journal() == journal

@@ -25,7 +25,7 @@ def ids(table):
     return [entry["id"] for entry in table["entries"]]
 
 
-def test_a_choice_for_each_token_count_is_kept_told_and_found(room):
+def test_a_choice_for_each_token_count_is_kept_shown_and_found(room):
     result = room.ok("tune", *cells("8,32"), *FEW, *CHOOSE)
     validate("table", room.path / TABLE)
     table = room.json(TABLE)
@@ -106,7 +106,7 @@ def test_append_needs_cells_to_choose_for(room):
     assert len(room.json(TABLE)["choices"][0]["cells"]) == 2
 
 
-def test_append_tells_that_choices_are_dropped(room):
+def test_append_names_that_choices_are_dropped(room):
     room.ok("tune", *cells(), *FEW, *CHOOSE)
     table = room.json(TABLE)
     table["entries"][0]["complete"] = False
@@ -137,11 +137,11 @@ def test_ctrl_c_while_choosing_keeps_the_winners_and_resume_chooses(planted):
     # In a fixed order: auto goes on from what won the cells before, and a resumed run decides those again.
     request = ["tune", *cells("8,12"), "--strategy", "exhaustive", "--max-candidates", "2", *CHOOSE]
     process = planted.start(*request, "-v", env=SLOW_TRIALS)
-    told = ""
+    message = ""
     end = time.monotonic() + 120
-    while "choosing: " not in told:
+    while "choosing: " not in message:
         assert time.monotonic() < end and process.poll() is None
-        told += process.stderr.readline()
+        message += process.stderr.readline()
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -134,7 +134,7 @@ def test_check_keeps_the_cells_before_an_error(planted):
 
 
 def fault_of(suite, findings):
-    """What the last error tells; those before it are cells that could not be judged."""
+    """The sentence of the last error; those before it are cells that could not be judged."""
     undecided = sum(finding["finding"] == "inconclusive" for finding in findings)  # untrusted ones are skipped
     errors = list(suite.iter("error"))
     assert len(errors) == int(suite.get("errors")) == undecided + 1
@@ -145,7 +145,7 @@ THREE = CPU + LAYER + ["--tokens", "8,16,24"]
 
 
 def interrupt_at(room, mark, *arguments):
-    """Ctrl-C as soon as standard error tells of `mark`; three cells leave one to lose, however late it comes."""
+    """Ctrl-C as soon as `mark` is on standard error; three cells leave one to lose, however late it comes."""
     process = room.start(*arguments, env={**SLOW_TRIALS, "GITHUB_STEP_SUMMARY": str(room.path / SUMMARY)})
     err = ""
     for line in process.stderr:
@@ -165,7 +165,7 @@ def test_an_interrupted_check_is_no_pass(planted):
     validate("check", planted.path / "check.json")
     check = planted.json("check.json")
     done = len(check["findings"])
-    # Cells that seem slower or faster are told last: then all may have been measured once.
+    # Cells that seem slower or faster come last: then all may have been measured once.
     assert 1 <= done <= 3
     fault = f"interrupted: {done} of 3 cells checked" if done < 3 else "interrupted while cells were measured again"
     assert check["fault"] == fault
@@ -177,7 +177,7 @@ def test_an_interrupted_check_is_no_pass(planted):
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "json"])
-def test_an_interrupted_verify_tells_what_is_left_out(planted, form):
+def test_an_interrupted_verify_names_what_is_left_out(planted, form):
     out = interrupt_at(planted, "[2/3]", "verify", *THREE, "--space", "quick", "--max-candidates", "4", "--repeat-for",
                        "6s", "-o", "verify.json", "--format", form)
     validate("verify", planted.path / "verify.json")
@@ -201,7 +201,7 @@ def test_verify_keeps_the_cells_before_an_error(planted):
         "1 of 1 candidate right in 1 of 2 cells; cut short: loads.json: No such file or directory.")
 
 
-def test_an_interrupted_bench_tells_so_in_its_json(planted):
+def test_an_interrupted_bench_says_so_in_its_json(planted):
     out = interrupt_at(planted, "[1/3]", "bench", *THREE, "--rounds", "3", "-o", "bench.json")
     validate("bench", planted.path / "bench.json")
     done, = re.fullmatch(r"interrupted: (\d) of 3 cells measured", planted.json("bench.json")["fault"]).groups()

@@ -130,7 +130,7 @@ def test_other_commands_run_on_one_device(room, command):
     assert "--device cuda:all is for tune: this command runs on one device" in text and "such as cuda:0" in text
 
 
-def test_no_gpu_is_told_with_the_reason(room):
+def test_no_gpu_is_reported_with_the_reason(room):
     devices = json.loads(room.ok("list", "devices", "--format", "json").stdout)
     if "cuda:0" in json.dumps(devices):
         pytest.skip("this machine has a GPU")

@@ -1,4 +1,4 @@
-"""Outputs that cannot be written: found before the work where they can be, told plainly where they can't."""
+"""Outputs that cannot be written: found before the work where they can be, else reported plainly."""
 import os
 import re
 import resource

@@ -28,12 +28,12 @@ def test_tells_the_cell_in_which_a_value_matters_most(tmp_path):
     result = knobs(path)
     assert result.returncode == 0, result.stderr
     rows = [line.split(" | ") for line in result.stdout.splitlines()[2:]]
-    told = {(row[0].lstrip("| "), row[1]): (*row[2:6], row[6].rstrip(" |")) for row in rows}
-    assert told["swap", "yes"] == ("3", "2", "25.9%", "32.0%", "c")  # the geometric mean of 20 % and 32 %
-    assert told["swap", "no"] == ("3", "1", "11.1%", "11.1%", "a")  # its last trial counts
-    assert told["hold", "0"] == ("1", "1", "20.0%", "20.0%", "b")
-    assert told["hold", "2"] == ("1", "0", "0.0%", "0.0%", "")
-    assert ("hold", "1") not in told
+    message = {(row[0].lstrip("| "), row[1]): (*row[2:6], row[6].rstrip(" |")) for row in rows}
+    assert message["swap", "yes"] == ("3", "2", "25.9%", "32.0%", "c")  # the geometric mean of 20 % and 32 %
+    assert message["swap", "no"] == ("3", "1", "11.1%", "11.1%", "a")  # its last trial counts
+    assert message["hold", "0"] == ("1", "1", "20.0%", "20.0%", "b")
+    assert message["hold", "2"] == ("1", "0", "0.0%", "0.0%", "")
+    assert ("hold", "1") not in message
 
 
 def test_wrong_files(tmp_path):

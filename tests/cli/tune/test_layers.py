@@ -36,7 +36,7 @@ def test_the_table_has_the_layer_beside_its_two_cells(room):
     assert "2 layers tuned as one: " in last.replace("\n", " ")
 
 
-def test_exports_and_reports_tell_of_it(room):
+def test_exports_and_reports_names_of_it(room):
     _, table = tune(room)
     layer, = table["layers"]
     markdown = room.ok("export", TABLE).stdout
@@ -115,7 +115,7 @@ def test_bench_without_layers_takes_the_winners_or_the_defaults(room):
     assert [rival["name"] for rival in layer["rivals"]] == ["default", "loop"] and layer["rivals"][0]["ratio"] == 1
 
 
-def test_bench_tells_what_makes_no_layer(room):
+def test_bench_names_what_makes_no_layer(room):
     error = room.error(2, "bench", *CPU, *FFN, "--tokens", "8", "--candidate", "cpu")
     assert "--candidate is of one launch, and --projection ffn times two" in error and "--projection up or down" in error
     room.ok("tune", *CPU, *FFN[:-1], "up", "--tokens", "8", *FEW)
@@ -139,12 +139,12 @@ def test_exports_for_programs_have_the_pair(room):
 
 def test_a_table_whose_layer_contradicts_it_is_refused(room):
     _, table = tune(room)
-    for change, told in ((lambda one: one["up"].update(cell="none"), "no entry with a winner has this id"),
+    for change, message in ((lambda one: one["up"].update(cell="none"), "no entry with a winner has this id"),
                          (lambda one: one["up"].update(cell=one["down"]["cell"]), "not up and down of one layer")):
         changed = json.loads(json.dumps(table))
         change(changed["layers"][0])
         (room.path / "changed.json").write_text(json.dumps(changed))
-        assert told in room.error(2, "lookup", "changed.json", *FFN)
+        assert message in room.error(2, "lookup", "changed.json", *FFN)
 
 
 def test_a_merge_keeps_layers_whose_winners_stay(room):

@@ -23,7 +23,7 @@ def test_an_unknown_regime_names_the_nearest(room, command):
     assert "unknown regime 'sustaned'" in text and "sustained" in text.split("hint")[1]
 
 
-def test_files_tell_their_regime(room):
+def test_files_names_their_regime(room):
     room.tuned("--regime", "burst")
     assert room.json("moetune-table.json")["regime"] == "burst"
     assert room.journal()[0]["regime"] == "burst"
@@ -45,7 +45,7 @@ def test_check_refuses_the_other_regime(room):
     assert "is a cpu, which is timed in the regime burst only" in room.error(2, "check", name)
 
 
-def test_lookup_tells_the_regime(room):
+def test_lookup_names_the_regime(room):
     name = room.made_table()
     table = room.json(name)
     table["regime"] = "sustained"

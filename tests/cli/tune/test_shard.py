@@ -61,16 +61,16 @@ def test_merged_shards_are_one_runs_table_and_journal(room):
     assert trials(room.journal("joined.jsonl")) == joined  # nothing is measured again
 
 
-@pytest.mark.parametrize("variables, shard, told", [
+@pytest.mark.parametrize("variables, shard, message", [
     (array(2, 4), "3-of-4", "shard 3/4 by SLURM_ARRAY_TASK_ID (--shard 1/1 for all cells): "),
     (step(1, 4), "2-of-4", "shard 2/4 by SLURM_PROCID and SLURM_STEP_NUM_TASKS (--shard 1/1"),
     ({**array(1, 2), **step(1, 2)}, "4-of-4", "shard 4/4 by SLURM_ARRAY_TASK_ID, SLURM_PROCID and SLURM_STEP_NUM_TASKS ("),
     ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}, "1-of-4", "shard 1/4 by OMPI_COMM_WORLD_RANK and "),
     ({"PMI_RANK": "3", "PMI_SIZE": "4"}, "4-of-4", "shard 4/4 by PMI_RANK and PMI_SIZE ("),
 ])
-def test_the_environment_of_slurm_and_mpi_tells_the_shard(room, variables, shard, told):
+def test_the_environment_of_slurm_and_mpi_names_the_shard(room, variables, shard, message):
     result = room.ok("tune", *SWEEP, *ONE, "-o", "table.json", env=variables)
-    assert told in result.stderr and f"of 6 cells, written to table.{shard}.json" in result.stderr
+    assert message in result.stderr and f"of 6 cells, written to table.{shard}.json" in result.stderr
     assert room.files() == [f"table.{shard}.json", f"table.{shard}.json.journal.jsonl"]
     assert result.stdout.rstrip().endswith(f"Next: moetune merge table.*-of-4.json -o table.json")
     by_option = json.loads(room.ok("tune", *SWEEP, "--dry-run", "--format", "json", "--shard",
@@ -140,13 +140,13 @@ def test_journals_that_differ_in_a_cell_conflict(room):
 def test_journals_of_other_runs_are_refused(room):
     room.ok("tune", *CPU, *LAYER, "--tokens", "8", *ONE, "-o", "a.json")
     header, *records = room.journal("a.json.journal.jsonl")
-    for change, code, told in (({"seed": 3}, 2, "the seed is 3, that of the first journal 0"),
+    for change, code, message in (({"seed": 3}, 2, "the seed is 3, that of the first journal 0"),
                                ({"strategy": "random"}, 2, "the strategy is random"),
                                ({"regime": "sustained"}, 3, "the regimes burst and sustained don't compare"),
                                ({"device": {**header["device"], "name": "another"}}, 3, "journals of different devices")):
         other = {**copy.deepcopy(header), **change}
         room.write("b.jsonl", "".join(json.dumps(line) + "\n" for line in (other, *records)))
-        assert told in room.error(code, "merge", "a.json.journal.jsonl", "b.jsonl")
+        assert message in room.error(code, "merge", "a.json.journal.jsonl", "b.jsonl")
 
 
 def test_an_interrupted_shard_is_named_where_it_goes_on(planted):
@@ -180,11 +180,11 @@ def test_the_documented_batch_commands_are_what_sbatch_takes():
     commands = [line for name in ("scripts/slurm", "configs/machines.md")
                 for line in (SOURCE / name).read_text(encoding="utf-8").splitlines() if "sbatch --" in line]
     assert len(commands) == 3
-    for command in commands:  # sbatch refuses --gpus-per-task where nothing tells the number of tasks
+    for command in commands:  # sbatch refuses --gpus-per-task where the number of tasks is unknown
         assert "--gpus-per-task" not in command or "--ntasks" in command, command
 
 
-def test_the_trial_with_slurm_tells_what_is_missing(room):
+def test_the_trial_with_slurm_names_what_is_missing(room):
     env = {**room.env, "PATH": str(room.path), "MOETUNE": BINARY}
     result = subprocess.run([sys.executable, SOURCE / "scripts/slurm_trial"], env=env, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, universal_newlines=True, check=False)

@@ -41,7 +41,7 @@ def test_soak_gives_up_when_verify_itself_fails(room):
     assert result.stdout.count("ended with exit 3") == 3 and "0 candidate runs with 1 seed on " in result.stdout
 
 
-def test_soak_tells_what_ran_when_it_is_interrupted(room):
+def test_soak_names_what_ran_when_it_is_interrupted(room):
     command = [sys.executable, "-B", str(SCRIPT), "1000000", "--device", "cpu"]
     with subprocess.Popen(command, cwd=room.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env={**room.env, "MOETUNE": room.binary, "PER_CELL": "2"}) as process:

@@ -21,8 +21,8 @@ def test_leaves_a_table_and_a_journal(room):
     assert [rival["name"] for rival in entry["rivals"]][0] == "default"
     assert len(entry["rivals"]) >= 2  # the baseline too
     last, _, following = result.stdout.rstrip("\n").split("\n\n")[-1].rpartition("\nNext: ")
-    told = "1 of 1 cell is too noisy to trust: " if "untrusted" in entry else "1 of 1 cell tuned: the winner is "
-    assert " ".join(last.split()).startswith(told) and max(map(len, last.splitlines())) <= 80
+    message = "1 of 1 cell is too noisy to trust: " if "untrusted" in entry else "1 of 1 cell tuned: the winner is "
+    assert " ".join(last.split()).startswith(message) and max(map(len, last.splitlines())) <= 80
     assert following == "moetune check moetune-table.json" or "untrusted" in entry
 
 
@@ -141,8 +141,8 @@ def test_a_search_begins_with_what_won_before(room):
     assert "a.json" in room.error(2, "tune", *TINY, "-o", "a.json", "--warm-start", "a.json")
     assert "nowhere.json" in room.error(2, "tune", *TINY, "--warm-start", "nowhere.json")
     assert "--warm-start is for the strategy auto" in room.error(2, "tune", *TINY, "--strategy", "exhaustive", "--warm-start", "a.json")
-    told = room.ok("tune", *CPU, *LAYER, "--tokens", "48", "--op", "dw", "-o", "c.json", "--warm-start", "a.json").stderr
-    assert "it helps no cell" in told
+    message = room.ok("tune", *CPU, *LAYER, "--tokens", "48", "--op", "dw", "-o", "c.json", "--warm-start", "a.json").stderr
+    assert "it helps no cell" in message
 
 
 def test_set_narrows_the_space(room):
@@ -174,8 +174,8 @@ def test_an_older_journal_is_put_aside(room):
     assert room.journal("moetune-table.json.journal.jsonl.old") == before
 
 
-def require_sums(table, entries, told):
-    """The one step's sums are those of its entries, and the text tells each contender."""
+def require_sums(table, entries, message):
+    """The one step's sums are those of its entries, and the text names each contender."""
     step, = table["training_steps"]
     assert step["cells"] == [entry["id"] for entry in entries]
     assert [total["contender"] for total in step["sums"]] == ["winners", "default", "loop"]
@@ -187,7 +187,7 @@ def require_sums(table, entries, told):
         ratios = [1 / entry["rivals"][number - 1]["ratio"] if number else 1 for entry in entries]  # of the same rounds
         weighted = sum(entry["measurement"]["median_us"] * ratio for entry, ratio in zip(entries, ratios))
         assert total["speedup"] == pytest.approx(weighted / winner_us, rel=2e-3)
-        assert re.search(rf"\| {total['contender']} +\| +[\d.]+ [µm]s", told), told
+        assert re.search(rf"\| {total['contender']} +\| +[\d.]+ [µm]s", message), message
     assert ("untrusted" in step) == any("untrusted" in entry for entry in entries)
 
 
@@ -214,14 +214,14 @@ def test_bench_sums_a_training_step(room):
 def test_the_six_gemms_of_a_training_step(room):
     layer = [*CPU, "--experts", "4", "--top-k", "2", "--hidden", "64", "--intermediate", "24", "--tokens", "8",
              "--projection", "up,down", "--op", "fwd,dx,dw", "--permute-x", "--permute-y"]
-    told = room.ok("tune", *layer, *FEW).stdout
+    message = room.ok("tune", *layer, *FEW).stdout
     heading = "custom training step, bf16: 4 experts, top 2, hidden 64, intermediate 24, up permute_x, down permute_y"
-    assert heading in told.replace("\n", " ")
-    assert all(len(line) <= 80 for line in told.splitlines()[:-1]), told
+    assert heading in message.replace("\n", " ")
+    assert all(len(line) <= 80 for line in message.splitlines()[:-1]), message
     validate("table", room.path / "moetune-table.json")
     validate("journal", room.path / "moetune-table.json.journal.jsonl")
     entries = room.json("moetune-table.json")["entries"]
-    require_sums(room.json("moetune-table.json"), entries, told)
+    require_sums(room.json("moetune-table.json"), entries, message)
     row, *others = csv.DictReader(io.StringIO(room.ok("export", "moetune-table.json", "--format", "csv").stdout))
     sums = room.json("moetune-table.json")["training_steps"][0]["sums"]
     for column, total in zip(("step_us", "step_default_us", "step_baseline_us"), sums):
@@ -308,7 +308,7 @@ def test_a_folder_is_made_for_the_output(room):
     assert (room.path / "new/folder/table.json").exists()
 
 
-def test_variants_without_a_model_are_told(room):
-    told = "there is no cost model for cpu: "
-    assert told + "--strategy model tries its default alone" in room.ok("tune", *TINY, "--strategy", "model").stderr
-    assert told not in room.ok("tune", *TINY, "--max-candidates", "1", "-o", "other.json").stderr
+def test_variants_without_a_model_are_reported(room):
+    message = "there is no cost model for cpu: "
+    assert message + "--strategy model tries its default alone" in room.ok("tune", *TINY, "--strategy", "model").stderr
+    assert message not in room.ok("tune", *TINY, "--max-candidates", "1", "-o", "other.json").stderr
