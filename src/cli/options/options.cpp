@@ -199,7 +199,9 @@ void OptionSet::duration(const std::string& names, std::optional<double>& value,
                          bool may_be_zero) {
   this->value(
       names,
-      [&value, may_be_zero](const std::string& word, const std::string&) { value = parse_duration(word, may_be_zero); },
+      [&value, may_be_zero](const std::string& word, const std::string& option) {
+        value = with_place(Where::of_option(option), [&] { return parse_duration(word, may_be_zero); });
+      },
       "TIME", help);
 }
 
