@@ -14,8 +14,8 @@
 namespace moetune {
 
 struct ChoosingOptions {
-  std::optional<Rule> rule;           // --choose
-  std::optional<double> bucket_loss;  // --bucket-loss
+  std::optional<Rule> rule = {};           // --choose
+  std::optional<double> bucket_loss = {};  // --bucket-loss
 };
 void declare(OptionSet& set, ChoosingOptions& options);
 

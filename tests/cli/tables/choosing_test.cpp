@@ -18,13 +18,12 @@ std::string told(const TunedTable& table, bool verbose = false) {
 
 TEST(ChoosingOptions, AskForARuleAndALoss) {
   EXPECT_FALSE(choose_request({}, {}).has_value());
-  EXPECT_EQ(choose_request({.rule = "mean", .bucket_loss = ""}, {})->rule, Rule::mean);
-  EXPECT_EQ(choose_request({.rule = "mean", .bucket_loss = ""}, {})->bucket_loss, 0);
-  const ContestRequest merging = choose_request({.rule = "", .bucket_loss = "2%"}, {}).value();
+  EXPECT_EQ(choose_request({.rule = Rule::mean}, {})->rule, Rule::mean);
+  EXPECT_EQ(choose_request({.rule = Rule::mean}, {})->bucket_loss, 0);
+  const ContestRequest merging = choose_request({.bucket_loss = 0.02}, {}).value();
   EXPECT_EQ(merging.rule, Rule::worst);
   EXPECT_DOUBLE_EQ(merging.bucket_loss, 0.02);
-  EXPECT_EQ(error_of([] { choose_request({.rule = "", .bucket_loss = "two"}, {}); }).exit, Exit::request);
-  EXPECT_EQ(error_of([] { choose_request({.rule = "worst", .bucket_loss = ""}, {.index = 1, .count = 4}); }).what,
+  EXPECT_EQ(error_of([] { choose_request({.rule = Rule::worst}, {.index = 1, .count = 4}); }).what,
             "--choose: a shard holds only a part of the cells to choose for");
 }
 
