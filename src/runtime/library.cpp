@@ -17,7 +17,9 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kKeptPlans = 4096;  // of a kernel, or of services: then all are made again
+constexpr size_t kKeptPlans = 4096;    // of a kernel, or of services: then all are made again
+constexpr int64_t kMaxRouted = 65536;  // experts: a block each, and grids of manifests end there
+constexpr int64_t kMaxSlots = std::numeric_limits<int32_t>::max();  // kernels count slots in 32 bits
 
 const char* text_of(const JsonAt& at) { return at.value().get_ref<const std::string&>().c_str(); }
 
@@ -269,11 +271,14 @@ size_t KernelLibrary::place_of(const moetune_request& request, int64_t tokens, d
     const std::tuple rank(std::llround(1e6 * distance), served.tokens_from, skew > 0 ? 0.0 : -served.skew);
     if (!best || rank < least) best = place, least = rank;
   }
-  if (!best)
-    throw request_error(at_.where() + ": has no kernel for " + request.op + " " + request.dtype + " " + request.fusion +
-                        ", " + std::to_string(request.experts) + " experts, top " + std::to_string(request.top_k) +
-                        ", n " + std::to_string(request.n) + ", k " + std::to_string(request.k) + " on this GPU");
+  if (!best) throw lacks(request);
   return *best;
+}
+
+Error KernelLibrary::lacks(const moetune_request& request) const {
+  return request_error(at_.where() + ": has no kernel for " + request.op + " " + request.dtype + " " + request.fusion +
+                       ", " + std::to_string(request.experts) + " experts, top " + std::to_string(request.top_k) +
+                       ", n " + std::to_string(request.n) + ", k " + std::to_string(request.k) + " on this GPU");
 }
 
 LoadedKernel& KernelLibrary::pick(const moetune_request& request, int64_t tokens, double skew) {
@@ -299,8 +304,11 @@ std::vector<LoadedKernel*> KernelLibrary::kernels(std::span<const moetune_reques
   std::vector<size_t> places(served_.size());
   std::iota(places.begin(), places.end(), size_t{0});
   if (!requests.empty()) places.clear();
-  for (const moetune_request& request : requests)
-    for (const size_t place : answers(request)) places.push_back(place);
+  for (const moetune_request& request : requests) {
+    const std::vector<size_t> found = answers(request);
+    if (found.empty()) throw lacks(request);
+    places.insert(places.end(), found.begin(), found.end());
+  }
   std::vector<LoadedKernel*> list;
   for (const size_t place : places) {
     const bool seen = std::ranges::any_of(list, [&](const LoadedKernel* kernel) {
@@ -354,6 +362,9 @@ std::shared_ptr<Plan> KernelLibrary::route(int64_t experts, int64_t slots, int64
   if (id_bytes != 4 && id_bytes != 8) throw request_error("route: ids have 4 or 8 bytes");
   if (experts < 1 || slots < 0 || first_expert < 0 || rows < 0)
     throw request_error("route: experts, slots, first_expert and rows must not be negative");
+  if (experts > kMaxRouted) throw request_error("route: takes at most " + std::to_string(kMaxRouted) + " experts");
+  if (slots > kMaxSlots || rows > kMaxSlots || first_expert > kMaxSlots)
+    throw request_error("route: takes at most 2^31 - 1 slots, rows and first_expert");
   const char* const ids = id_bytes == 8 ? "int64" : "int32";
   return service("route", ids, {"experts", "slots", "first_expert", "rows"}, {experts, slots, first_expert, rows},
                  {vector_of("m_sizes", "int32", experts, 4), vector_of("gather_indices", "int32", rows, 4),
@@ -366,7 +377,7 @@ std::shared_ptr<Plan> KernelLibrary::choose(const moetune_choice& how, int64_t t
   static constexpr const char* kTypes[] = {"bf16", "fp16", "fp32"};
   const auto* const type = std::ranges::find(kTypes, dtype);
   if (type == std::end(kTypes)) throw request_error("choose: logits are bf16, fp16 or fp32, not " + dtype);
-  if (tokens < 0) throw request_error("choose: tokens must not be negative");
+  if (tokens < 0 || tokens > kMaxSlots) throw request_error("choose: takes 0 to 2^31 - 1 tokens");
   if (experts < 1 || experts > 1024) throw request_error("choose: takes 1 to 1024 experts");
   if (groups < 1 || groups > 32 || experts % groups != 0 || top_groups < 1 || top_groups > groups)
     throw request_error("choose: takes 1 to 32 groups that divide the experts, and of these 1 or more");

@@ -82,6 +82,7 @@ class KernelLibrary {
   void read_served();
   std::vector<size_t> answers(const moetune_request& request) const;
   size_t place_of(const moetune_request& request, int64_t tokens, double skew) const;
+  Error lacks(const moetune_request& request) const;
   LoadedKernel& load(size_t place);
 
   std::filesystem::path folder_;

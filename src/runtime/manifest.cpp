@@ -7,10 +7,13 @@
 
 #include "base/hash.h"
 #include "base/system/file.h"
+#include "base/text/units.h"
 #include "runtime/launch.h"
 
 namespace moetune {
 namespace {
+
+constexpr const char* kChanged = "was changed or cut short: manifest.sha256 has another digest";
 
 void require_kernel(const JsonAt& kernel, const JsonAt& files) {
   LaunchNames names{.sizes = any_sizes()};
@@ -24,12 +27,28 @@ void require_kernel(const JsonAt& kernel, const JsonAt& files) {
 
 }  // namespace
 
-std::string manifest_digest(std::string_view manifest) { return Sha256::hex(manifest) + "  manifest.json\n"; }
+std::string digest_line(std::string_view name, std::string_view text) {
+  return fmt::format("{}  {}\n", Sha256::hex(text), name);
+}
+
+void require_digests(const std::filesystem::path& folder) {
+  const std::filesystem::path list = folder / "manifest.sha256";
+  const std::vector<std::string> lines = split(read_text(list), '\n');
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].empty()) continue;
+    const size_t blank = std::min(lines[i].find(' '), lines[i].size());
+    const std::filesystem::path name = lines[i].substr(std::min(blank + 2, lines[i].size()));
+    if (name.empty() || name.is_absolute() || contains(name, ".."))
+      throw request_error("expected the digest of a file in this folder and its name").at(Where(list, i + 1));
+    if (lines[i] + '\n' != digest_line(name.string(), read_text(folder / name)))
+      throw request_error(kChanged, "export the table again").at(folder / name);
+  }
+}
 
 Json read_manifest(const std::filesystem::path& folder) {
-  const std::string path = (folder / "manifest.json").string(), text = read_text(path);
-  if (read_text(folder / "manifest.sha256").substr(0, 64) != Sha256::hex(text))
-    throw request_error(path + ": was changed or cut short: manifest.sha256 has another digest");
+  const std::filesystem::path path = folder / "manifest.json";
+  const std::string text = read_text(path);
+  if (read_text(folder / "manifest.sha256").substr(0, 64) != Sha256::hex(text)) throw request_error(kChanged).at(path);
   return parse_json(text, path);
 }
 
@@ -69,8 +88,7 @@ std::string read_cubin(const std::filesystem::path& folder, const JsonAt& files,
   std::string bytes = read_text(folder / name);
   if (static_cast<int64_t>(bytes.size()) != files[name]["bytes"].integer() ||
       Sha256::hex(bytes) != files[name]["sha256"].string())
-    throw request_error(fmt::format("{}: is not the file that the manifest names: it was changed or cut short",
-                                    (folder / name).string()));
+    throw request_error("is not the file that the manifest names: it was changed or cut short").at(folder / name);
   return bytes;
 }
 

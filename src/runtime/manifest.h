@@ -12,8 +12,12 @@ namespace moetune {
 /// The version of the manifest's meaning; other versions are refused.
 constexpr int kKernelAbi = 1;
 
-/// The text of manifest.sha256, by which a damaged manifest is recognised: a line that sha256sum reads.
-std::string manifest_digest(std::string_view manifest);
+/// A line of manifest.sha256, which sha256sum reads. The first one is of manifest.json; the others are of the library,
+/// the modules and what else lies beside it.
+std::string digest_line(std::string_view name, std::string_view text);
+
+/// Throws Exit::request if a file that manifest.sha256 names is missing or has another digest.
+void require_digests(const std::filesystem::path& folder);
 
 /// Reads FOLDER/manifest.json. Throws Exit::request if it is missing, or if manifest.sha256 has another digest.
 Json read_manifest(const std::filesystem::path& folder);

@@ -1,7 +1,8 @@
 /* Launches kernels that `moetune export --format kernels` wrote: the C interface of libmoetune.so, which finds the CUDA
  * driver at run time and needs no other library. The README.md of an export shows how the calls follow one another.
  *
- * Functions return 0, or another number after a failure; then moetune_error() says what was wrong. All may be called
+ * Functions return 0, or another number after a failure; then moetune_error() says what was wrong: a null pointer where
+ * an object is needed is such a failure. Those that return something else give -1, 0 or "" for null. All may be called
  * from any thread. Objects belong to the CUDA context that was current in moetune_open (without one, the primary
  * context of device 0), which launches make current while they run. Addresses are CUdeviceptr or pointers of
  * cudaMalloc, streams CUstream or cudaStream_t. */

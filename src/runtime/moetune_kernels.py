@@ -12,6 +12,7 @@ import ctypes
 import functools
 import json
 import math
+import operator
 import pathlib
 import sys
 import typing
@@ -114,8 +115,34 @@ def require(result):
         raise Error(_c.moetune_error().decode(errors="replace"))
 
 
+def _integer(name, value):
+    """For ctypes, which would wrap a larger number."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not -2**63 <= number < 2**63:
+        raise Error(f"{name} must be an integer of 64 bits, not {value!r}")
+    return number
+
+
+def _number(name, value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise Error(f"{name} must be a number, not {value!r}") from None
+
+
+def _text(name, value):
+    """For ctypes, which would end a text at a zero."""
+    if not isinstance(value, str) or "\0" in value:
+        raise Error(f"{name} must be a text without zeros, not {value!r}")
+    return value.encode(errors="surrogateescape")
+
+
 def request_of(*, experts, top_k, n, k, op="fwd", dtype="bf16", fusion="plain"):
-    return Request(op.encode(), dtype.encode(), fusion.encode(), experts, top_k, n, k)
+    return Request(_text("op", op), _text("dtype", dtype), _text("fusion", fusion), _integer("experts", experts),
+                   _integer("top_k", top_k), _integer("n", n), _integer("k", k))
 
 
 def _current_stream():
@@ -181,7 +208,7 @@ class Library:
 
     def __init__(self, folder, other_gpu=False):
         self.folder, self.handle = pathlib.Path(folder), ctypes.c_void_p()
-        require(_c.moetune_open(str(folder).encode(), int(other_gpu), ctypes.byref(self.handle)))
+        require(_c.moetune_open(_text("folder", str(folder)), bool(other_gpu), ctypes.byref(self.handle)))
         self.device = _c.moetune_device(self.handle)
 
     def __del__(self):
@@ -214,15 +241,16 @@ class Library:
         top_k, n, k); see moetune_pick in moetune.h for which one it is. Error if the export has none."""
         handle = ctypes.c_void_p()
         asked = request_of(**request)
-        require(_c.moetune_pick(self.handle, ctypes.byref(asked), tokens, skew or 0, ctypes.byref(handle)))
+        require(_c.moetune_pick(self.handle, ctypes.byref(asked), _integer("tokens", tokens), _number("skew", skew or 0),
+                                ctypes.byref(handle)))
         return Kernel(self, asked, handle)
 
     def pick_layer(self, *, tokens, up, down, skew=None):
         """The kernels of up and of down, whose computations are dicts as pick() takes them, as one Layer; see
         moetune_pick_layer in moetune.h."""
         handles, asked = (ctypes.c_void_p(), ctypes.c_void_p()), (request_of(**up), request_of(**down))
-        require(_c.moetune_pick_layer(self.handle, *map(ctypes.byref, asked), tokens, skew or 0,
-                                      *map(ctypes.byref, handles)))
+        require(_c.moetune_pick_layer(self.handle, *map(ctypes.byref, asked), _integer("tokens", tokens),
+                                      _number("skew", skew or 0), *map(ctypes.byref, handles)))
         return Layer(*(Kernel(self, *part) for part in zip(asked, handles)))
 
     def choose(self, logits, topk_weights, topk_ids, bias=None, *, stream=None, **how):
@@ -245,7 +273,8 @@ class Library:
                               (topk_ids, "topk_ids", "int32", [tokens, top_k])):
             if tensor is not None:
                 Need(*need, True).require("choose", tensor, self.device)
-        how = ctypes.byref(Choice(experts, top_k, groups, top_groups, score == "sigmoid", renormalize, scale))
+        how = ctypes.byref(Choice(experts, top_k, _integer("groups", groups), _integer("top_groups", top_groups),
+                                  score == "sigmoid", bool(renormalize), _number("scale", scale)))
         call, dtype = _c.moetune_choose, dtype.encode()
         return lambda *addresses: require(call(self.handle, how, tokens, dtype, *addresses))
 
@@ -258,7 +287,7 @@ class Library:
         Need("topk_ids", ids, list(topk_ids.shape), True).require("route", topk_ids, self.device)
         for name, tensor in (("m_sizes", m_sizes), ("gather_indices", gather_indices)):
             Need(name, "int32", [math.prod(tensor.shape)], True).require("route", tensor, self.device)
-        self.launch_route(topk_ids, m_sizes, gather_indices, first_expert, stream)
+        self.launch_route(topk_ids, m_sizes, gather_indices, _integer("first_expert", first_expert), stream)
 
     def launch_route(self, topk_ids, m_sizes, gather_indices, first_expert, stream):
         """`route`, of tensors that were checked before."""
@@ -279,8 +308,8 @@ class Kernel:
         """A Need for each operand of a launch with so many tokens. `rows` is the capacity of operands in expert order:
         tokens * top_k unless this rank holds fewer; m_sizes must not sum to more."""
         needs, count = (_Need * _MOST_OPERANDS)(), ctypes.c_size_t()
-        require(_c.moetune_needs(*self.handles, tokens, -1 if rows is None else rows, needs, _MOST_OPERANDS,
-                                 ctypes.byref(count)))
+        require(_c.moetune_needs(*self.handles, _integer("tokens", tokens), _integer("rows", -1 if rows is None else rows),
+                                 needs, _MOST_OPERANDS, ctypes.byref(count)))
         return [Need(need.name.decode(), need.dtype.decode(), need.shape[:need.dims], bool(need.exact), need.top_k)
                 for need in needs[:count.value]]
 
@@ -367,7 +396,8 @@ class Workspace:
 
     def __init__(self, library, tokens, requests=()):
         self.library, self.handle = library, ctypes.c_void_p()
-        require(_c.moetune_make_workspace(library.handle, *self._array(requests), tokens, ctypes.byref(self.handle)))
+        require(_c.moetune_make_workspace(library.handle, *self._array(requests),
+                                          _integer("tokens", tokens), ctypes.byref(self.handle)))
 
     def __del__(self):
         if getattr(self, "handle", None) and _c:
@@ -380,7 +410,7 @@ class Workspace:
 
     def reserve(self, tokens, requests=()):
         """Adds room. Captured graphs keep the memory that they have."""
-        require(_c.moetune_reserve(self.handle, *self._array(requests), tokens))
+        require(_c.moetune_reserve(self.handle, *self._array(requests), _integer("tokens", tokens)))
 
     @property
     def bytes(self):

@@ -142,6 +142,6 @@ int main(int, char** argv) {
     write_atomic(folder / name, text);
   }
   const std::string manifest = pretty_json(kernel_manifest(exported, table));
-  write_atomic(folder / "manifest.sha256", manifest_digest(manifest));
+  write_atomic(folder / "manifest.sha256", digests(manifest));
   write_atomic(folder / "manifest.json", manifest);
 }

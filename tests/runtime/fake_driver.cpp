@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <map>
 #include <string>
 #include <vector>
@@ -37,7 +38,11 @@ int number(const char* variable, int otherwise) {
   return text ? std::atoi(text) : otherwise;
 }
 
-// Functions by entry; a handle is the place of its entry here.
+// A handle of a function is the place of its entry here.
+std::list<std::string>& entries() {
+  static std::list<std::string> all;
+  return all;
+}
 std::map<std::string, int>& shared_bytes() {
   static std::map<std::string, int> bytes;
   return bytes;
@@ -113,7 +118,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void*) {
 }
 CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* entry) {
-  *function = reinterpret_cast<CUfunction>(new std::string(entry));
+  *function = reinterpret_cast<CUfunction>(&entries().emplace_back(entry));
   return CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute, int value) {

@@ -179,7 +179,7 @@ std::string readme(std::string_view page, const KernelExport& exported, const Tu
 std::vector<std::pair<std::string, std::string>> files_of(KernelExport& exported, const TunedTable& table) {
   const std::string manifest = pretty_json(kernel_manifest(exported, table));
   std::vector<std::pair<std::string, std::string>> files = {{"manifest.json", manifest},
-                                                            {"manifest.sha256", manifest_digest(manifest)}};
+                                                            {"manifest.sha256", digests(manifest)}};
   const auto add = [&](CubinFile& cubin) { files.emplace_back(cubin.name, std::move(cubin.bytes)); };
   for (ExportedKernel& kernel : exported.kernels) {
     files.emplace_back(kernel.name + ".cu", kernel.unit);

@@ -316,7 +316,8 @@ std::string kernel_name(const Candidate& candidate, const Shape& shape) {
   const std::string unit = candidate.variant->unit(candidate, shape);
   Hash key;
   key.add(unit).add(text(shape.fusion)).add(name(shape.op));
-  if (is_quantised(shape.layer.format)) key.add(name(shape.layer.format.scales));  // kernels don't tell tensors by theirs
+  if (is_quantised(shape.layer.format))
+    key.add(name(shape.layer.format.scales));  // kernels don't tell tensors by theirs
   return fmt::format("{}-{}", candidate.variant->name, key.hex().substr(0, 12));
 }
 
@@ -387,6 +388,7 @@ void require_kernel_manifest(const JsonAt& json, const Catalog& catalog) {
 
 void require_files_of_manifest(const JsonAt& json, const std::filesystem::path& manifest) {
   read_manifest(manifest.parent_path());
+  require_digests(manifest.parent_path());
   for (const auto& [name, file] : json["files"].value().items())
     read_cubin(manifest.parent_path(), json["files"], name);
 }

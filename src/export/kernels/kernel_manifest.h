@@ -76,7 +76,7 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table);
 /// require_manifest, and the candidates that it names.
 void require_kernel_manifest(const JsonAt& json, const Catalog& catalog);
 
-/// Throws Exit::request if manifest.sha256 or a cubin beside a manifest is missing or was changed.
+/// Throws Exit::request if a cubin beside a manifest, or a file that manifest.sha256 names, is missing or was changed.
 void require_files_of_manifest(const JsonAt& json, const std::filesystem::path& manifest);
 
 }  // namespace moetune

@@ -14,4 +14,7 @@ std::string_view runtime_library();
 /// README.md about their use.
 std::vector<std::pair<std::string, std::string_view>> runtime_files();
 
+/// The text of manifest.sha256: the digests of the manifest and of these files but README.md, which people may edit.
+std::string digests(std::string_view manifest);
+
 }  // namespace moetune

@@ -357,7 +357,7 @@ def test_what_an_export_serves_is_listed(exported, tmp_path):
 
 def test_c_programs_and_cmake_find_the_library(exported, tmp_path):
     """From C, which no other test compiles, through the package in the folder."""
-    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(moetune REQUIRED)\n"
+    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(moetune 0.1 REQUIRED)\n"
                                              "add_executable(user user.c)\ntarget_link_libraries(user PRIVATE moetune::moetune)\n")
     (tmp_path / "user.c").write_text('#include "moetune.h"\n#include <stdio.h>\nint main(int count, char** words) {\n'
                                      "  moetune_library* library;\n  if (moetune_open(words[count - 1], 0, &library)) puts(moetune_error());\n"
@@ -653,6 +653,73 @@ def test_a_changed_or_missing_file_is_refused(exported, callers, tmp_path):
     assert "manifest.json" in callers.run(folder, code=1, **PICK)[0]
     (folder / "manifest.json").unlink()
     assert "manifest.json" in callers.run(folder, code=1, **PICK)[0]
+
+
+def test_validate_sees_changes_of_the_library_and_of_modules(exported, tmp_path):
+    def validated(folder):
+        return subprocess.run([BINARY, "validate", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+
+    folder = tmp_path / "export"
+    shutil.copytree(exported, folder)
+    assert validated(folder).returncode == 0
+    for name in ("lib/libmoetune.so", "moetune_kernels.py", "moetune_torch.py", "include/moetune.h"):
+        bytes_before = (folder / name).read_bytes()
+        (folder / name).write_bytes(bytes_before + b"\n")
+        result = validated(folder)
+        assert result.returncode == 1 and f"{name}: was changed or cut short" in result.stdout
+        (folder / name).write_bytes(bytes_before)
+    (folder / "README.md").write_text("mine")
+    assert validated(folder).returncode == 0
+    with open(folder / "manifest.sha256", "a") as file:
+        file.write("0" * 64 + "  ../outside\n")
+    result = validated(folder)
+    assert result.returncode == 1 and "expected the digest of a file in this folder" in result.stdout
+
+
+WRAPS = str(2**64 + 16)
+BAD_CALLS = {
+    "Library('/nowhere')": "/nowhere/manifest.json",
+    "Library('a\\0b')": "folder must be a text without zeros",
+    f"library.pick(tokens={WRAPS}, **up)": f"tokens must be an integer of 64 bits, not {WRAPS}",
+    "library.pick(tokens=1.5, **up)": "tokens must be an integer of 64 bits, not 1.5",
+    "library.pick(tokens=None, **up)": "tokens must be an integer of 64 bits, not None",
+    "library.pick(tokens=-1, **up)": "tokens must not be negative, found -1",
+    "library.pick(tokens=16, skew='much', **up)": "skew must be a number, not 'much'",
+    "library.pick(tokens=16, **{**up, 'op': None})": "op must be a text without zeros, not None",
+    "library.pick(tokens=16, **{**up, 'n': 2**64 + 256})": "n must be an integer of 64 bits",
+    "library.pick(tokens=16, **{**up, 'n': 'wide'})": "n must be an integer of 64 bits, not 'wide'",
+    f"library.pick_layer(tokens={WRAPS}, up=up, down=down)": "tokens must be an integer of 64 bits",
+    "library.pick_layer(tokens=16, up=up, down={**down, 'dtype': 16})": "dtype must be a text without zeros, not 16",
+    f"Workspace(library, {WRAPS})": "tokens must be an integer of 64 bits",
+    "Workspace(library, 16, [{**up, 'n': 255}])": "has no kernel for fwd bf16 permute_x+silu",
+    f"workspace.reserve({WRAPS})": "tokens must be an integer of 64 bits",
+    f"kernel.needs({WRAPS})": "tokens must be an integer of 64 bits",
+    f"kernel.needs(16, {WRAPS})": "rows must be an integer of 64 bits",
+    f"kernel.launch({WRAPS}, workspace)": "tokens must be an integer of 64 bits",
+    "kernel.launch(16, None)": "the operand 'x' is missing",
+}
+
+
+def test_bad_calls_in_python_say_a_sentence(exported):
+    source = f"""
+import sys
+sys.path.insert(0, {str(exported)!r})
+from moetune_kernels import *
+library = Library({str(exported)!r})
+up = dict(fusion="permute_x+silu", experts=6, top_k=2, n=256, k=512)
+down = dict(fusion="permute_y+topk_weights", experts=6, top_k=2, n=512, k=128)
+kernel, workspace = library.pick(tokens=16, **up), Workspace(library, 16)
+for call in {list(BAD_CALLS)!r}:
+    try:
+        eval(call)
+        print("no error")
+    except Error as error:
+        print(error)
+"""
+    result = subprocess.run([sys.executable, "-B", "-c", source], stdout=subprocess.PIPE, universal_newlines=True, check=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "FAKE_CUDA_LOG": os.devnull})
+    for call, sentence, found in zip(BAD_CALLS, BAD_CALLS.values(), result.stdout.splitlines()):
+        assert sentence in found, call
 
 
 def test_a_manifest_is_taken_as_it_was_written_or_not_at_all(exported, callers, tmp_path):

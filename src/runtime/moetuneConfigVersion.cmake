@@ -1,0 +1,9 @@
+# What find_package(moetune VERSION) asks: versions with the same first number are compatible.
+set(PACKAGE_VERSION "@PROJECT_VERSION@")
+string(REGEX MATCH "^[0-9]+" moetune_major "${PACKAGE_VERSION}")
+if(PACKAGE_FIND_VERSION_MAJOR STREQUAL moetune_major AND PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()
