@@ -162,109 +162,76 @@ TEST(Check, TheFastestBaselineJudgesAndAnotherThatMovedHidesNothing) {
   EXPECT_TRUE(holds(finding.reason, "; its ratio to loop by +3.8 %")) << finding.reason;
 }
 
-TEST(Check, ABaselineBesideTheControlThatFailsIsDoneWithout) {
-  const std::vector<std::pair<std::string, double>> both = {{"loop", 300e-6}, {"grouped", 200e-6}};
-  Script script = {.baselines = both};
-  script.before = [](const std::string&, const Contender& who) {
-    if (who.baseline == "loop") throw CandidateFault(Status::launch_error, "no");
+// Throws `fault` in the calls that `hits` picks, counted over those that reach it.
+Script failing(const CandidateFault& fault, std::function<bool(const std::string& call, const Contender&)> hits,
+               Script script = {}) {
+  script.before = [=](const std::string& call, const Contender& who) {
+    if (hits(call, who)) throw fault;
   };
-  const CellFinding finding = Checking(script).one(tuned({.baselines = both}));
+  return script;
+}
+
+TEST(Check, ARivalBesideTheControlThatFailsIsDoneWithout) {
+  const std::vector<std::pair<std::string, double>> both = {{"loop", 300e-6}, {"grouped", 200e-6}};
+  const TunedTable table = tuned({.baselines = both});
+  const Candidate fallback = find_rival(table.entries[0], "default")->candidate;
+  ASSERT_NE(fallback, table.entries[0].candidate);
+  const CandidateFault fault(Status::launch_error, "no");
+  const auto is_loop = [](const std::string&, const Contender& who) { return who.baseline == "loop"; };
+  const auto is_default = [=](const std::string&, const Contender& who) { return who.candidate == fallback; };
+  const CellFinding finding = Checking(failing(fault, is_loop, {.baselines = both})).one(table);
   EXPECT_EQ(finding.finding, Finding::equivalent);
   EXPECT_FALSE(holds(finding.reason, "ratio to loop")) << finding.reason;
   EXPECT_TRUE(holds(finding.reason, "its ratio to the default by +0.0 %")) << finding.reason;
+  const CellFinding slower = Checking(failing(fault, is_default, slowed(1.1, {.baselines = both}))).one(table);
+  EXPECT_EQ(slower.finding, Finding::regressed);
+  EXPECT_FALSE(holds(slower.reason, "ratio to the default")) << slower.reason;
 }
 
-TEST(Check, AWrongWinnerIsFoundBeforeItIsTimed) {
-  Script script;
-  script.verify = [](const Contender& who) { return who.baseline.empty() ? fake::wrong() : fake::right(); };
-  Checking checking(script);
-  const CellFinding finding = checking.one(tuned());
-  EXPECT_EQ(finding.finding, Finding::wrong_result);
-  EXPECT_EQ(finding.reason, "7 of 2048 elements differ");
-  EXPECT_EQ(checking.backend.count("sample"), 0);
-}
-
-TEST(Check, AWinnerThatNoLongerCompilesOrRunsHasFailed) {
-  Script script;
-  script.compile = [](const Candidate&) {
+TEST(Check, FaultsOfTheWinnerOfItsControlAndOfTheTableAreToldApart) {
+  const auto of_winner = [](const std::string& call, const Contender& who) {
+    return call == "sample" && who.baseline.empty();
+  };
+  const auto ninth = [=, count = 0](const std::string& call, const Contender& who) mutable {
+    return of_winner(call, who) && ++count == 9;
+  };
+  const auto of_loop = [](const std::string&, const Contender& who) { return who.baseline == "loop"; };
+  Script wrong, uncompiled, crowded;
+  wrong.verify = [](const Contender& who) { return who.baseline.empty() ? fake::wrong() : fake::right(); };
+  uncompiled.compile = [](const Candidate&) {
     return CompileResult{.status = Status::compile_error, .reason = "no such knob"};
   };
-  const CellFinding uncompiled = Checking(script).one(tuned());
-  EXPECT_EQ(uncompiled.finding, Finding::failed);
-  EXPECT_EQ(uncompiled.reason, "no such knob");
-  Script crashing;
-  crashing.before = [](const std::string& call, const Contender& who) {
-    if (call == "sample" && who.baseline.empty()) throw CandidateFault(Status::crashed, "signal 11");
-  };
-  const CellFinding crashed = Checking(crashing).one(tuned());
-  EXPECT_EQ(crashed.finding, Finding::failed);
-  EXPECT_EQ(crashed.reason, "signal 11");
-}
-
-TEST(Check, AFailingControlIsNotTheWinnersFault) {
-  Script script;
-  script.before = [](const std::string&, const Contender& who) {
-    if (who.baseline == "loop") throw CandidateFault(Status::launch_error, "cuBLAS is missing");
-  };
-  const CellFinding finding = Checking(script).one(tuned());
-  EXPECT_EQ(finding.finding, Finding::inconclusive);
-  EXPECT_EQ(finding.reason, "its control loop fails: cuBLAS is missing");
-}
-
-TEST(Check, AFailingDefaultIsDoneWithout) {
+  crowded.load = [](const Problem&) { throw OutOfMemory("8 GB are free", 9); };
   const TunedTable table = tuned();
-  const Candidate fallback = find_rival(table.entries[0], "default")->candidate;
-  ASSERT_NE(fallback, table.entries[0].candidate);
-  Script script = slowed(1.1);
-  script.before = [fallback](const std::string&, const Contender& who) {
-    if (who.candidate == fallback) throw CandidateFault(Status::launch_error, "no");
-  };
-  const CellFinding finding = Checking(script).one(table);
-  EXPECT_EQ(finding.finding, Finding::regressed);
-  EXPECT_FALSE(holds(finding.reason, "ratio to the default")) << finding.reason;
-}
-
-TEST(Check, AFaultInTheMiddleOfTheRoundsIsTheWinners) {
-  Script script;
-  int samples = 0;
-  script.before = [&](const std::string& call, const Contender& who) {
-    if (call == "sample" && who.baseline.empty() && ++samples == 9)
-      throw CandidateFault(Status::timeout, "took too long");
-  };
-  TunedTable table = tuned();
-  std::erase_if(table.entries[0].rivals, [](const Rival& rival) { return rival.name == "default"; });
-  EXPECT_EQ(Checking(script).one(table).finding, Finding::failed);
-}
-
-TEST(Check, OutOfMemoryLeavesTheCellOpen) {
-  Script script;
-  script.load = [](const Problem&) { throw OutOfMemory("8 GB are free", 9); };
-  const CellFinding finding = Checking(script).one(tuned());
-  EXPECT_EQ(finding.finding, Finding::inconclusive);
-  EXPECT_EQ(finding.reason, "out of memory: 8 GB are free");
-  EXPECT_EQ(finding.remedy, Remedy::none);
-}
-
-TEST(Check, OtherRowsThanTheTablesAreNotCompared) {
-  TunedTable table = tuned();
-  std::swap(table.entries[0].m_sizes[0], table.entries[0].m_sizes[1]);
-  table.entries[0].m_sizes[0] += 1;
-  const CellFinding finding = Checking({}).one(table);
-  EXPECT_EQ(finding.finding, Finding::inconclusive);
-  EXPECT_TRUE(holds(finding.reason, "its trace has changed")) << finding.reason;
-  EXPECT_EQ(finding.remedy, Remedy::tune);
-}
-
-TEST(Check, AHurriedTableHasNoIntervalToJudgeBy) {
-  TunedTable table = tuned();
-  for (Rival& rival : table.entries[0].rivals) rival.measurement.time.samples = 3;
-  const CellFinding finding = Checking({}).one(table);
-  EXPECT_EQ(finding.finding, Finding::inconclusive);
-  EXPECT_TRUE(holds(finding.reason, "cut short")) << finding.reason;
-  EXPECT_EQ(finding.remedy, Remedy::tune);
-  Script wrong;
-  wrong.verify = [](const Contender& who) { return who.baseline.empty() ? fake::wrong() : fake::right(); };
-  EXPECT_EQ(Checking(wrong).one(table).finding, Finding::wrong_result) << "it is verified all the same";
+  TunedTable alone = table, other_rows = table, hurried = table;
+  std::erase_if(alone.entries[0].rivals, [](const Rival& rival) { return rival.name == "default"; });
+  std::swap(other_rows.entries[0].m_sizes[0], other_rows.entries[0].m_sizes[1]);
+  other_rows.entries[0].m_sizes[0] += 1;
+  for (Rival& rival : hurried.entries[0].rivals) rival.measurement.time.samples = 3;
+  const struct {
+    const TunedTable& table;
+    Script now;
+    Finding finding;
+    std::string words;
+    Remedy remedy = Remedy::none;
+  } cases[] = {{table, wrong, Finding::wrong_result, "7 of 2048 elements differ"},
+               {hurried, wrong, Finding::wrong_result, "7 of 2048 elements differ"},
+               {table, uncompiled, Finding::failed, "no such knob"},
+               {table, failing({Status::crashed, "signal 11"}, of_winner), Finding::failed, "signal 11"},
+               {alone, failing({Status::timeout, "too long"}, ninth), Finding::failed, "too long"},
+               {table, failing({Status::launch_error, "cuBLAS is missing"}, of_loop), Finding::inconclusive,
+                "its control loop fails: cuBLAS is missing", Remedy::tune},
+               {table, crowded, Finding::inconclusive, "out of memory: 8 GB are free"},
+               {other_rows, {}, Finding::inconclusive, "its trace has changed", Remedy::tune},
+               {hurried, {}, Finding::inconclusive, "cut short", Remedy::tune}};
+  for (const auto& one : cases) {
+    Checking checking(one.now);
+    const CellFinding finding = checking.one(one.table);
+    EXPECT_EQ(finding.finding, one.finding) << one.words;
+    EXPECT_TRUE(holds(finding.reason, one.words)) << finding.reason;
+    EXPECT_EQ(finding.remedy, one.remedy) << one.words;
+    EXPECT_TRUE(one.finding != Finding::wrong_result || checking.backend.count("sample") == 0);  // never timed
+  }
 }
 
 // A table of a noisy machine: the winner's ratio to loop, and its time if asked, are known to 20 %.

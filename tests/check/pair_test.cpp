@@ -83,22 +83,19 @@ TEST(Pair, BothSidesTakeTurns) {
   EXPECT_TRUE(holds(turns.substr(2), "th")) << turns;
 }
 
-TEST(Pair, AControlThatDiffersMakesARegressionUntrusted) {
-  Script uneven = slowed(1.1);
-  uneven.baselines = {{"loop", 1.1 * 300e-6}};
-  const CellFinding finding = Pair(uneven).one();
-  EXPECT_EQ(finding.finding, Finding::untrusted);
-  EXPECT_TRUE(holds(finding.reason, "but loop, which is the same on both sides, changed by +10.0 %")) << finding.reason;
-}
-
-TEST(Pair, AControlThatDiffersMuchHidesASlowdown) {
-  Script favoured;
-  favoured.baselines = {{"loop", 150e-6}};
-  const CellFinding finding = Pair(favoured).one();
-  EXPECT_EQ(finding.finding, Finding::untrusted);
-  EXPECT_TRUE(holds(finding.reason, "but loop, which is the same on both sides, changed by -50.0 %")) << finding.reason;
-  favoured.baselines = {{"loop", 0.9 * 300e-6}};
-  EXPECT_EQ(Pair(favoured).one().finding, Finding::equivalent);
+TEST(Pair, AControlThatDiffersMakesAChangeUntrustedAndMayHideOne) {
+  const struct {
+    double factor, control;
+    Finding finding;
+    std::string words = {};
+  } cases[] = {{1.1, 1.1, Finding::untrusted, "but loop, which is the same on both sides, changed by +10.0 %"},
+               {1, 0.5, Finding::untrusted, "but loop, which is the same on both sides, changed by -50.0 %"},
+               {1, 0.9, Finding::equivalent}};
+  for (const auto& one : cases) {
+    const CellFinding finding = Pair(slowed(one.factor, {.baselines = {{"loop", one.control * 300e-6}}})).one();
+    EXPECT_EQ(finding.finding, one.finding) << finding.reason;
+    EXPECT_TRUE(holds(finding.reason, one.words)) << finding.reason;
+  }
 }
 
 // The control's own noise is no reason to trust it.
@@ -119,43 +116,7 @@ TEST(Pair, WithoutACommonBaselineTheTimesDecide) {
   EXPECT_EQ(finding.control, "");
 }
 
-TEST(Pair, AWrongWinnerHereFailsAndOneThereIsNotJudged) {
-  Script wrong;
-  wrong.verify = [](const Contender&) { return fake::wrong(); };
-  EXPECT_EQ(Pair(wrong).one().finding, Finding::wrong_result);
-  const CellFinding finding = Pair({}, wrong).one();
-  EXPECT_EQ(finding.finding, Finding::inconclusive);
-  EXPECT_TRUE(holds(finding.reason, "old/moetune cannot run this winner")) << finding.reason;
-  EXPECT_TRUE(holds(finding.reason, "its result is wrong: 7 of 2048 elements differ")) << finding.reason;
-}
-
-TEST(Pair, ACandidateThatTheOtherLacksIsNotJudged) {
-  Script old;
-  old.compile = [](const Candidate&) -> CompileResult { throw request_error("unknown knob 'pace'"); };
-  const CellFinding unknown = Pair({}, old).one();
-  EXPECT_EQ(unknown.finding, Finding::inconclusive);
-  EXPECT_TRUE(holds(unknown.reason, "old/moetune does not support it: unknown knob 'pace'")) << unknown.reason;
-  old.compile = [](const Candidate&) {
-    return CompileResult{.status = Status::compile_error, .reason = "no such file"};
-  };
-  EXPECT_TRUE(holds(Pair({}, old).one().reason, "so there is nothing to compare with: no such file"));
-}
-
-TEST(Pair, AnErrorOfTheOtherMachineEndsTheCheck) {
-  Script lost;
-  lost.compile = [](const Candidate&) -> CompileResult { throw machine_error("the worker is lost"); };
-  EXPECT_EQ(error_of([&] { Pair({}, lost).one(); }).what, "the worker is lost");
-}
-
-TEST(Pair, OperandsThatDoNotFitTwiceAreSaid) {
-  Script small;
-  small.load = [](const Problem&) { throw OutOfMemory("8 GB are free", 9); };
-  const CellFinding finding = Pair({}, small).one();
-  EXPECT_EQ(finding.finding, Finding::inconclusive);
-  EXPECT_TRUE(holds(finding.reason, "hold their operands at the same time: 8 GB are free")) << finding.reason;
-}
-
-TEST(Pair, AWinnerThatDiesThereInTheMiddleIsNotJudgedAndOneHereFails) {
+TEST(Pair, AFaultHereIsTheWinnersAndOneThereLeavesNothingToCompareWith) {
   const auto dies = [](int when) {
     Script script;
     script.before = [when, samples = 0](const std::string& call, const Contender& who) mutable {
@@ -164,10 +125,32 @@ TEST(Pair, AWinnerThatDiesThereInTheMiddleIsNotJudgedAndOneHereFails) {
     };
     return script;
   };
+  Script wrong, unknown, uncompiled, small;
+  wrong.verify = [](const Contender&) { return fake::wrong(); };
+  unknown.compile = [](const Candidate&) -> CompileResult { throw request_error("unknown knob 'pace'"); };
+  uncompiled.compile = [](const Candidate&) {
+    return CompileResult{.status = Status::compile_error, .reason = "no such file"};
+  };
+  small.load = [](const Problem&) { throw OutOfMemory("8 GB are free", 9); };
+  EXPECT_EQ(Pair(wrong).one().finding, Finding::wrong_result);
   EXPECT_EQ(Pair(dies(9)).one().finding, Finding::failed);
-  const CellFinding there = Pair({}, dies(9)).one();
-  EXPECT_EQ(there.finding, Finding::inconclusive);
-  EXPECT_TRUE(holds(there.reason, "old/moetune cannot run this winner")) << there.reason;
+  const std::string cannot = "old/moetune cannot run this winner, so there is nothing to compare with: ";
+  for (const auto& [there, words] :
+       {std::pair{wrong, cannot + "its result is wrong: 7 of 2048 elements differ"},
+        {unknown, cannot + "old/moetune does not support it: unknown knob 'pace'"},
+        {uncompiled, cannot + "no such file"},
+        {small, std::string("out of memory: old/moetune and this program hold their operands at the same time: 8 GB")},
+        {dies(9), cannot + "signal 11"}}) {
+    const CellFinding finding = Pair({}, there).one();
+    EXPECT_EQ(finding.finding, Finding::inconclusive);
+    EXPECT_TRUE(holds(finding.reason, words)) << finding.reason;
+  }
+}
+
+TEST(Pair, AnErrorOfTheOtherMachineEndsTheCheck) {
+  Script lost;
+  lost.compile = [](const Candidate&) -> CompileResult { throw machine_error("the worker is lost"); };
+  EXPECT_EQ(error_of([&] { Pair({}, lost).one(); }).what, "the worker is lost");
 }
 
 // --- many cells ---

@@ -66,52 +66,6 @@ TEST(CellQueue, TheLastOneDoneOrTheEndWakesWhoeverWaits) {
   }
 }
 
-// A run over fakes, with what it says.
-struct Team {
-  std::vector<std::unique_ptr<Backend>> devices;
-  TuneRequest request;
-  Journal journal;
-  JournalContents before;
-  std::atomic<bool> stop{false};
-  std::function<void(const TunedTable&)> after_cell;
-  std::function<void(const Event&)> also;
-  std::vector<std::string> notes;
-  std::map<size_t, int> trials, cells;  // by device
-  std::atomic<int> inside{0};
-  bool overlapped = false;
-
-  explicit Team(std::vector<std::unique_ptr<Backend>> all, int count = 6) : devices(std::move(all)) {
-    for (int i = 0; i < count; ++i) request.cells.push_back(fake::small_cell(16 + i));
-    request.space = fake::small_space();
-    request.block_seconds = 1e-3;
-  }
-
-  JournalHeader header() {
-    return {.cells = request.cells,
-            .device = devices[0]->device(),
-            .environment = devices[0]->environment(),
-            .space = request.space.name,
-            .strategy = request.strategy,
-            .seed = request.seed};
-  }
-
-  TunedTable run() {
-    std::vector<Backend*> pointers;
-    for (const auto& device : devices) pointers.push_back(device.get());
-    return tune(
-        request, pointers, journal, before, [this](const Event& event) { hear(event); }, stop, after_cell);
-  }
-
-  void hear(const Event& event) {
-    overlapped = overlapped || ++inside > 1;
-    if (const auto* trial = std::get_if<TrialFinished>(&event)) ++trials[trial->device];
-    if (const auto* cell = std::get_if<CellFinished>(&event)) ++cells[cell->device];
-    if (const auto* note = std::get_if<Note>(&event)) notes.push_back(note->text);
-    if (also) also(event);
-    --inside;
-  }
-};
-
 using Hook = std::function<void(const std::string&, const Contender&)>;
 
 std::unique_ptr<Backend> device(Hook before = {}) {
@@ -142,6 +96,57 @@ std::vector<std::unique_ptr<Backend>> pair(std::unique_ptr<Backend> a, std::uniq
   return both;
 }
 
+// A run over fakes, with what it says.
+struct Team {
+  std::vector<std::unique_ptr<Backend>> devices;
+  TuneRequest request;
+  Journal journal;
+  JournalContents before;
+  std::atomic<bool> stop{false};
+  std::function<void(const TunedTable&)> after_cell;
+  std::function<void(const Event&)> also;
+  std::vector<std::string> notes;
+  std::map<size_t, int> trials, cells;  // by device
+  std::atomic<int> inside{0};
+  bool overlapped = false;
+
+  explicit Team(std::vector<std::unique_ptr<Backend>> all = pair(device(slow()), device(slow())), int count = 6)
+      : devices(std::move(all)) {
+    for (int i = 0; i < count; ++i) request.cells.push_back(fake::small_cell(16 + i));
+    request.space = fake::small_space();
+    request.block_seconds = 1e-3;
+  }
+
+  void begin(const TemporaryFolder& folder) {
+    journal = create_journal(folder.path() / "j", {.cells = request.cells,
+                                                   .device = devices[0]->device(),
+                                                   .environment = devices[0]->environment(),
+                                                   .space = request.space.name,
+                                                   .strategy = request.strategy,
+                                                   .seed = request.seed});
+  }
+  void go_on(const TemporaryFolder& folder) {
+    before = read_journal(folder.path() / "j", built_in());
+    journal = reopen_journal(folder.path() / "j");
+  }
+
+  TunedTable run() {
+    std::vector<Backend*> pointers;
+    for (const auto& device : devices) pointers.push_back(device.get());
+    return tune(
+        request, pointers, journal, before, [this](const Event& event) { hear(event); }, stop, after_cell);
+  }
+
+  void hear(const Event& event) {
+    overlapped = overlapped || ++inside > 1;
+    if (const auto* trial = std::get_if<TrialFinished>(&event)) ++trials[trial->device];
+    if (const auto* cell = std::get_if<CellFinished>(&event)) ++cells[cell->device];
+    if (const auto* note = std::get_if<Note>(&event)) notes.push_back(note->text);
+    if (also) also(event);
+    --inside;
+  }
+};
+
 Json entries_json(const TunedTable& table) { return to_json(table)["entries"]; }
 
 // What one device makes of the same request.
@@ -167,8 +172,8 @@ void expect_each_trial_once(const JournalContents& contents, const Team& team) {
 
 TEST(Devices, ShareTheCellsAndTheTableIsThatOfOne) {
   const TemporaryFolder folder;
-  Team team(pair(device(slow()), device(slow())));
-  team.journal = create_journal(folder.path() / "j", team.header());
+  Team team;
+  team.begin(folder);
   std::vector<size_t> tables;
   team.after_cell = [&](const TunedTable& table) { tables.push_back(table.entries.size()); };
   const TunedTable table = team.run();
@@ -186,17 +191,16 @@ TEST(Devices, ShareTheCellsAndTheTableIsThatOfOne) {
 TEST(Devices, AResumedRunRepeatsNothingOnWhicheverDevice) {
   const TemporaryFolder folder;
   {
-    Team team(pair(device(slow()), device(slow())));
-    team.journal = create_journal(folder.path() / "j", team.header());
+    Team team;
+    team.begin(folder);
     int finished = 0;
     team.also = [&](const Event& event) {
       if (std::get_if<TrialFinished>(&event) && ++finished == 120) team.stop = true;
     };
     EXPECT_LT(team.run().entries.size(), 6u);
   }
-  Team team(pair(device(slow()), device(slow())));
-  team.before = read_journal(folder.path() / "j", built_in());
-  team.journal = reopen_journal(folder.path() / "j");
+  Team team;
+  team.go_on(folder);
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
   EXPECT_LT(team.trials[0] + team.trials[1], 6 * 49 - 100);
   expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
@@ -206,7 +210,7 @@ TEST(Devices, ALostOnesWorkIsDoneByTheOthersAndNothingIsMeasuredTwice) {
   for (const int calls : {0, 1, 30, 150}) {
     const TemporaryFolder folder;
     Team team(pair(device(slow()), device(lost_after(calls))));
-    team.journal = create_journal(folder.path() / "j", team.header());
+    team.begin(folder);
     EXPECT_EQ(entries_json(team.run()), alone(team.request)) << calls;
     ASSERT_EQ(team.notes.size(), 1u);
     EXPECT_EQ(team.notes[0],
@@ -260,15 +264,14 @@ TEST(Devices, TheLastOnesErrorIsThatOfTheRunAndItIsResumed) {
   const TemporaryFolder folder;
   {
     Team team(pair(device(lost_after(40)), device(lost_after(60))));
-    team.journal = create_journal(folder.path() / "j", team.header());
+    team.begin(folder);
     const Caught caught = error_of([&] { team.run(); });
     EXPECT_EQ(caught.exit, Exit::machine);
     EXPECT_EQ(caught.what, "the driver has lost the GPU");
     EXPECT_EQ(team.notes.size(), 1u);
   }
-  Team team(pair(device(slow()), device(slow())));
-  team.before = read_journal(folder.path() / "j", built_in());
-  team.journal = reopen_journal(folder.path() / "j");
+  Team team;
+  team.go_on(folder);
   EXPECT_EQ(entries_json(team.run()), alone(team.request));
   expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
 }
@@ -302,7 +305,7 @@ TEST(Devices, ACandidateThatWasUnderWayWhenTwoWereLostIsTakenForTheReason) {
 }
 
 TEST(Devices, AFailureThatIsNotADevicesEndsAll) {
-  Team team(pair(device(slow()), device(slow())));
+  Team team;
   team.after_cell = [](const TunedTable&) { throw machine_error("the disk is full"); };
   EXPECT_EQ(error_of([&] { team.run(); }).what, "the disk is full");
   EXPECT_TRUE(team.notes.empty());  // nobody is retired for it
@@ -314,7 +317,7 @@ TEST(Devices, AFailureThatIsNotADevicesEndsAll) {
 }
 
 TEST(Devices, AStopEndsAllAfterTheirTrials) {
-  Team team(pair(device(slow()), device(slow())));
+  Team team;
   team.also = [&](const Event& event) {
     if (std::get_if<TrialFinished>(&event)) team.stop = true;
   };
@@ -349,7 +352,7 @@ TEST(Devices, AWorkerProcessThatIsLostForGoodIsRetired) {
   const TemporaryFolder folder;
   const std::string gone = (folder.path() / "gone").string();
   Team team(pair(worker("log=/dev/null"), worker("lost=" + gone)));
-  team.journal = create_journal(folder.path() / "j", team.header());
+  team.begin(folder);
   team.also = [&](const Event& event) {
     const auto* trial = std::get_if<TrialFinished>(&event);
     if (trial && trial->device == 1 && trial->done == 10) std::ofstream(gone) << "gone";

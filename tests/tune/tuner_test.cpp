@@ -17,8 +17,6 @@ namespace {
 using fake::cpu;
 using fake::Tuning;
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST(Tune, FindsTheBestCandidateAndTellsTheCellInFull) {
   Tuning tuning;
   tuning.request.time_budget = 1000;  // far more than it takes

@@ -43,6 +43,15 @@ struct Tuning {
         [this](const TunedTable& table) { tables.push_back(table.entries.size()); });
   }
 
+  JournalHeader header() {
+    return {.cells = request.cells,
+            .device = backend.device(),
+            .environment = backend.environment(),
+            .space = request.space.name,
+            .strategy = request.strategy,
+            .seed = request.seed};
+  }
+
   /// The only entry.
   Entry run_one() {
     const TunedTable table = run();

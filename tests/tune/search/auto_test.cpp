@@ -271,13 +271,7 @@ TEST(Auto, AResumedRunAsksForNothingThatIsKnown) {
   const TemporaryFolder folder;
   fake::Tuning first;
   first.request.strategy = "auto";
-  const JournalHeader header{.cells = first.request.cells,
-                             .device = first.backend.device(),
-                             .environment = first.backend.environment(),
-                             .space = "small",
-                             .strategy = "auto",
-                             .seed = 0};
-  first.journal = create_journal(folder.path() / "journal.jsonl", header);
+  first.journal = create_journal(folder.path() / "journal.jsonl", first.header());
   first.run();
   fake::Tuning second;
   second.request.strategy = "auto";
