@@ -6,20 +6,20 @@
 //     └──────slot────────────────────────┘  │
 //                     ◀──empty──────────────┘
 #pragma once
+#include "producer/box_loader.cuh"
+#include "producer/row_loader.cuh"
+#include "producer/stage_scales.cuh"
 #include "wgmma/epilogue/wgmma_epilogue.cuh"
-#include "wgmma/wgmma_loader.cuh"
 #include "wgmma/wgmma_multiplier.cuh"
-#include "wgmma/wgmma_rows.cuh"
-#include "wgmma/wgmma_scales.cuh"
 
 namespace moetune {
 
 template <class Config>
 struct Wgmma {
   using Block = WgmmaBlock<Config>;
-  using Tiles = WgmmaTiles<Block>;
-  using Loader = typename Choice<Block::by_rows, WgmmaRowLoader<Block>, WgmmaBoxLoader<Block>>::type;
-  using Targets = WgmmaTargets<Block>;
+  using Tiles = BlockTiles<Block>;
+  using Loader = typename Choice<Block::by_rows, RowLoader<Block>, BoxLoader<Block>>::type;
+  using Targets = TileTargets<Block>;
 
   static __forceinline__ void run(const Args& args) {
     declare_sums<Block::sum_sets, Block::part_width / 2>();  // before all code that names them
@@ -39,10 +39,10 @@ struct Wgmma {
   }
 
   static __forceinline__ void setup(const Block& block) {
-    WgmmaAddresses<Block>::setup(block);
+    ExpertAddresses<Block>::setup(block);
     if (threadIdx.x == 0) {
-      WgmmaAddresses<Block>::prefetch(block.args);
-      WgmmaBoxes<Block>::prefetch(block.args);
+      ExpertAddresses<Block>::prefetch(block.args);
+      StageBoxes<Block>::prefetch(block.args);
       WgmmaStore<Block>::prefetch(block.args);
       // full: a stage's copies have landed; consumers wait for it. empty: they have read it; the loader waits for it.
       for (int i = 0; i < Block::stages; ++i) {
@@ -63,7 +63,7 @@ struct Wgmma {
     __syncthreads();
     if constexpr (Block::cluster > 1) cluster_sync();
     Tiles::Source::begin(block);
-    WgmmaGather<Block>::begin(block);
+    RowGather<Block>::begin(block);
   }
 
   // The four warps of the producer. With cp.async all four load, and the first also finds tiles.
@@ -76,9 +76,9 @@ struct Wgmma {
     } else if (warp == 2 && Block::scatters) {
       Targets::look_up_all(block);
     } else if (warp == 3 && Block::scales_by_warp) {
-      if constexpr (Block::scales_by_warp) WgmmaScales<Block>::load_all(block);
+      if constexpr (Block::scales_by_warp) StageScales<Block>::load_all(block);
     } else if constexpr (Block::gathers_first) {
-      WgmmaGather<Block>::help(block, warp - (Block::scatters ? 3 : 2));
+      RowGather<Block>::help(block, warp - (Block::scatters ? 3 : 2));
     }
   }
 

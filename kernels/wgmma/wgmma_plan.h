@@ -1,19 +1,12 @@
 // What the host and the wgmma kernel agree on: its knobs, what follows from them (registers, boxes, sums), and where
 // everything lies in a block's shared memory.
 #pragma once
-#include "args.h"
-#include "problem.h"
+#include "producer/producer_plan.h"
 #include "scales.h"
 
 namespace moetune {
 
-enum class Schedule { cooperative, pingpong };  // consumers share a tile, or each multiplies a tile of its own
-enum class Cluster { none, m, n };              // two neighbours along m share W, or along n share X
-enum class TmaStore { none, boxes, rows };      // Y leaves by 16-byte stores, tensor copies of tiles, or copies of rows
-enum class Addressing { base, pointers };       // experts are offsets from one base, or have a pointer each
-enum class TileOrder { fixed, dynamic };        // a block takes tiles by its number, or from a counter when it is free
-enum class Pace { own, common };                // blocks begin their tiles independently, or all at the same time
-enum class Gather { tiles, first };             // rows of X are gathered by the tile that reads them, or once before
+enum class TmaStore { none, boxes, rows };  // Y leaves by 16-byte stores, tensor copies of tiles, or copies of rows
 
 /// A candidate of the variant. `swap` puts the rows of X on the N side of wgmma. `split` is the number of pieces along
 /// k of the last tiles, 0 where the last round is shared. `hold` is the number of rows of Y that are stored together, 0
@@ -38,41 +31,8 @@ struct WgmmaKnobs {
   int mix = 0;
 };
 
-constexpr int kSwizzleBytes = 128;   // a row of the swizzle
-constexpr int kSwizzleColumns = 64;  // elements of Y in it
-constexpr int kSwizzleAlign = 1024;  // bytes: eight rows of the swizzle
-constexpr int kScalesAlign = 128;    // of a stage's scales: they may be copied as X and W are
-constexpr int kStoreRows = 16;       // rows that stmatrix writes at a time
-constexpr int kGroupRows = 64;       // M of one wgmma
-
-/// Elements of X or W in a row of the swizzle.
-constexpr int swizzle_columns(const KernelProblem& p) { return kSwizzleBytes * 8 / p.x_stage_bits; }
-
-constexpr bool pingpong(const WgmmaKnobs& k) { return k.schedule == Schedule::pingpong; }
-constexpr bool by_pointers(const WgmmaKnobs& k) { return k.addressing == Addressing::pointers; }
-constexpr bool shares_last_round(const WgmmaKnobs& k) { return k.split == 0; }
-
-/// Whether X or W is copied row by row with cp.async, by all four warps of the producer.
-constexpr bool copies_rows(const WgmmaKnobs& k) { return !k.tma_x || !k.tma_w; }
-
-/// Whether blocks wait for one another, so that all of them must run at once.
-constexpr bool blocks_wait(const WgmmaKnobs& k) {
-  return k.gather == Gather::first || k.pace == Pace::common || shares_last_round(k);
-}
-
-/// Whether the kernel may begin before the launch before it has ended, whichever that is, and waits for it at once: up
-/// of a layer.
-constexpr bool follows_any(const KernelProblem& p) { return p.columns_per_output > 1; }
-/// Whether it may begin before the launch that writes its X has ended, as down in a layer, whose rows go where up's
-/// came from. Until that launch has ended it reads no X, and touches neither Y nor what launches share.
-constexpr bool follows_up(const WgmmaKnobs& k, const KernelProblem& p) {
-  return p.looks_up_rows() && !p.permutes_x() && !p.w_mn_major && !by_pointers(k) && !blocks_wait(k);
-}
-
-/// Whether a part of X is kept in L2 from one round of tiles to the next. Blocks must go through tiles in rounds.
-constexpr bool keeps_x(const WgmmaKnobs& k) {
-  return k.pace == Pace::common && k.tma_x && !by_pointers(k) && k.cluster != Cluster::n;
-}
+constexpr int kStoreRows = 16;  // rows that stmatrix writes at a time
+constexpr int kGroupRows = 64;  // M of one wgmma
 
 /// Warpgroups that share a tile.
 constexpr int warpgroups_a_tile(const WgmmaKnobs& k) { return pingpong(k) ? 1 : k.consumers; }
@@ -145,55 +105,11 @@ constexpr Registers registers(const WgmmaKnobs& k, bool scales = false) {
   return finds_with_more_state || scales ? Registers{56, 224} : Registers{40, 232};
 }
 
-/// Rows of X in one tensor copy, in whole groups of eight (the swizzle's). Every box has to be issued, but a large box
-/// reads rows past the expert's end in vain. So where tiles are narrow and high, large boxes are followed by small
-/// ones. Without small ones both numbers are equal.
-struct BoxRows {
-  int large = 0, small = 0;
-};
-constexpr BoxRows x_boxes(const WgmmaKnobs& k, const KernelProblem& p) {
-  if (p.sums_rows()) {
-    const int steps = k.cluster == Cluster::n ? k.block_k / 2 : k.block_k;
-    return {steps, steps};
-  }
-  const bool one_size = k.cluster != Cluster::none || by_pointers(k) || pingpong(k);
-  if (!one_size && k.block_n <= 128 && k.block_m > 96) return {64, 16};
-  const int half = k.cluster == Cluster::n ? k.block_m / 2 : k.block_m;
-  for (int rows = half < 128 ? half : 128; rows > 8; rows -= 8)
-    if (k.block_m % rows == 0) return {rows, rows};
-  return {8, 8};
-}
-/// How many of each cover the rows of a tile.
-constexpr BoxRows count_boxes(const BoxRows& box, int rows) {
-  const int large = (rows + box.small - 1) / box.large, rest = rows - large * box.large + box.small - 1;
-  return {large, (rest > 0 ? rest : 0) / box.small};
-}
-/// Rows of W in one tensor copy, and of Y: rows of a tile that are contiguous in a warpgroup's staging.
-constexpr int w_box(const WgmmaKnobs& k, const KernelProblem& p) {
-  if (p.w_mn_major && !p.sums_rows()) return k.block_k;
-  const int rows = p.sums_rows() ? k.block_k : k.block_n;
-  return k.cluster == Cluster::m ? rows / 2 : rows;
-}
 constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : kGroupRows; }
 
 /// Parts of a row's product with X that a tile of gates' gradients gives: one, or one for each warp where tiles are
 /// swapped.
 constexpr int gate_parts(const WgmmaKnobs& k) { return k.swap ? 4 * warpgroups_a_tile(k) : 1; }
-
-/// Pairs of tensor maps that a block rewrites in turn. A map may be rewritten once the copies that read it have landed.
-/// At least one stage is filled after each change, so that `stages` changes later the last of these copies has landed:
-/// its stage has been emptied and filled again.
-constexpr int map_turns(const WgmmaKnobs& k) { return k.stages + 1; }
-
-/// Slots for tiles that are found but not yet taken. Few, so that a block takes no tile long before it needs one. An
-/// even number for ping-pong, whose consumers alternate. Tiles that sum over few rows end soon, so one more is found
-/// ahead.
-constexpr int tile_slots(const WgmmaKnobs& k, bool sums_rows) {
-  return pingpong(k) ? 4 : copies_rows(k) || (sums_rows && k.tiles == TileOrder::fixed) ? 2 : 1;
-}
-/// Whether a warp of the producer looks up where rows of Y go. With cp.async all its warps copy, so consumers look up.
-constexpr bool looks_up_ahead(const WgmmaKnobs& k) { return !copies_rows(k); }
-constexpr int target_slots(const WgmmaKnobs& k) { return looks_up_ahead(k) ? 2 : k.consumers; }
 
 /// Buffers in shared memory for rows of Y. For tensor copies a warpgroup stages its whole part of a tile: the copies go
 /// on while the next tile is multiplied. Otherwise it stages a few rows at a time: swapped in two buffers by turns,
@@ -227,8 +143,6 @@ constexpr int quantised_bytes(const WgmmaKnobs& k) {
   return k.swap ? quantised_tile_bytes(k.block_m, 4 * warpgroups_a_tile(k)) : 0;
 }
 
-using Barrier = unsigned long long;  // an mbarrier
-
 /// A tile whose rows wait in the staging buffer, from its row `first` on.
 template <class TileType>
 struct HeldTile {
@@ -241,24 +155,6 @@ template <class TileType, int tiles_count, int rows>
 struct HeldTiles {
   HeldTile<TileType> tiles[tiles_count];
   int target[rows];
-};
-
-/// Where the rows of a tile go, and with what weight. full: they are looked up; consumers wait for it. empty: the tile
-/// is stored; the warp that looks up waits for it.
-template <class Weight, int block_m>
-struct TargetSlot {
-  Barrier full, empty;
-  int row[block_m];
-  Weight weight[block_m];
-};
-
-/// The tiles of a Config, and the state of the warp that finds them.
-template <bool shares_last_round, bool pointers, bool keeps, bool sums_rows = false>
-struct TileTypes {
-  using Base =
-      typename Choice<shares_last_round, PartialTile, typename Choice<sums_rows, TileOverRows, Tile>::type>::type;
-  using Kept = typename Choice<keeps, TileWithKeptX<Base>, Base>::type;
-  using type = typename Choice<pointers, TileWithPointers<Base>, Kept>::type;
 };
 
 /// Offsets in a block's shared memory, in bytes. Sizes of tiles are those of the plain structs above.

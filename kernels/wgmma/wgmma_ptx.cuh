@@ -1,9 +1,32 @@
-// The wgmma instruction for every width, once or four times along k, and the registers that it adds to. No policy.
+// What Hopper alone has: the wgmma instruction for every width, once or four times along k, the registers that it adds
+// to, its fences and descriptors. No policy.
 #pragma once
 #include "numbers.cuh"
-#include "wgmma/hopper_ptx.cuh"
+#include "tma_ptx.cuh"
 
 namespace moetune {
+
+// clang-format off
+template <int count>
+__forceinline__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count)); }
+template <int count>
+__forceinline__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }
+
+__forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most `pending` of the newest groups are still under way.
+template <int pending>
+__forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
+// clang-format on
+
+// wgmma's descriptor of an operand in shared memory: rows of 128 bytes in the 128-byte swizzle, from a 1024-byte
+// boundary on (PTX ISA, "Matrix Descriptor Format"). The low half has address / 16 and, where each row is a step along
+// k, the distance between planes of 64 columns. Where k is contiguous, a step of 16 elements along k adds 2 to it. The
+// high half is always 1024 / 16, the distance between groups of eight rows, and the swizzle mode.
+__forceinline__ unsigned descriptor_low(unsigned address, int plane_bytes = 16) {
+  return (address & 0x3ffffu) >> 4 | static_cast<unsigned>(plane_bytes / 16) << 16;
+}
+constexpr unsigned kDescriptorHigh = 1u << 30 | 64;
 
 // A thread's sums, up to four groups of up to 128. They are registers that only the assembler knows, sum<g>_<i> for sum
 // i of group g: were they operands of each statement, kernels would compile up to 60 % longer. A function declares them

@@ -65,7 +65,7 @@ inline const std::string kFp8Tail =
     "tma_w=yes tma_store=no tiles=static";
 inline const std::string kMmaOfFp8 = "mma block_m=32 block_n=256 block_k=64 warps=8 stages=3 raster=m group=1 split=1";
 inline const Fp8Plant kFp8Plants[] = {
-    {{"scale of the next block of k", "wgmma", "wgmma/wgmma_scales.cuh", "x[r][number * parts + p]",
+    {{"scale of the next block of k", "wgmma", "producer/stage_scales.cuh", "x[r][number * parts + p]",
       "x[r][(number * parts + p + 1) % depth]"},
      "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail},
     {{"scale of the next row", "wgmma", "wgmma/wgmma_promote.cuh", "row(WgmmaPlaces<Block>::m_row(group, 0))",
@@ -74,7 +74,7 @@ inline const Fp8Plant kFp8Plants[] = {
     {{"one scale for a tile across two blocks", "wgmma", "wgmma/wgmma_promote.cuh", "w = scales.w[blocks > 1];",
       "w = scales.w[0];"},
      "wgmma block_m=128 block_n=96 tma_x=yes" + kFp8Tail},
-    {{"scales of rows that are not gathered", "wgmma", "wgmma/wgmma_rows.cuh",
+    {{"scales of rows that are not gathered", "wgmma", "producer/row_loader.cuh",
       "return Block::gathers ? gathered(block, turn)[r] : tile.row + r;", "return tile.row / 4 + r;"},
      "wgmma block_m=128 block_n=128 tma_x=no" + kFp8Tail,
      {.permute_x = true}},

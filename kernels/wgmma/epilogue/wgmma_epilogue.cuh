@@ -1,9 +1,9 @@
 // The role of the epilogue: a warpgroup stores the sums of its tiles in Y.
 #pragma once
+#include "producer/targets.cuh"
 #include "wgmma/epilogue/wgmma_h.cuh"
 #include "wgmma/epilogue/wgmma_held.cuh"
 #include "wgmma/epilogue/wgmma_sums.cuh"
-#include "wgmma/epilogue/wgmma_targets.cuh"
 
 namespace moetune {
 
@@ -11,7 +11,7 @@ template <class Block>
 struct WgmmaEpilogue {
   using Tile = Block::Tile;
   using Slot = Block::Slot;
-  using Targets = WgmmaTargets<Block>;
+  using Targets = TileTargets<Block>;
 
   const WgmmaWarpgroup<Block>& group;
   typename Choice<(Block::knobs.hold > 0), HoldRows<Block>, StoreEachTile<Block>>::type rows;

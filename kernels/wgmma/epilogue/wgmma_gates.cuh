@@ -1,9 +1,9 @@
 // Makes the gradients of gates and ups from sums and H, and X again, all from registers.
 #pragma once
+#include "producer/targets.cuh"
 #include "result_gated.cuh"
+#include "tma_ptx.cuh"
 #include "wgmma/epilogue/wgmma_sums.cuh"
-#include "wgmma/epilogue/wgmma_targets.cuh"
-#include "wgmma/hopper_ptx.cuh"
 
 namespace moetune {
 

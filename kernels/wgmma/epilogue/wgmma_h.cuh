@@ -1,7 +1,7 @@
 // Stores H beside Y: a tile's sums, rounded, from registers.
 #pragma once
+#include "tma_ptx.cuh"
 #include "wgmma/epilogue/wgmma_sums.cuh"
-#include "wgmma/hopper_ptx.cuh"
 
 namespace moetune {
 

@@ -1,8 +1,8 @@
 // Stores staged rows of Y: by threads, by tensor copies of boxes, or by copies of whole rows. Each policy also says how
 // rows lie in the staging buffer, and when that may be written again.
 #pragma once
-#include "wgmma/epilogue/wgmma_targets.cuh"
-#include "wgmma/wgmma_addresses.cuh"
+#include "producer/addresses.cuh"
+#include "producer/targets.cuh"
 
 namespace moetune {
 
@@ -14,7 +14,7 @@ __forceinline__ void copy_16_bytes(Element* to, const Element* from) {
 // Row `row` of the tile in Y.
 template <class Block, class Tile>
 __forceinline__ typename Block::Result* row_of_y(const Args& args, const Tile& tile, const int* targets, int row) {
-  if constexpr (!Block::scatters) return WgmmaAddresses<Block>::y(args, tile, row);
+  if constexpr (!Block::scatters) return ExpertAddresses<Block>::y(args, tile, row);
   const long long target = targets[row];
   return static_cast<typename Block::Result*>(args.y) + target * y_columns<Block>(args);
 }

@@ -2,7 +2,7 @@
 // cp.async loads X or W, the threads that issue it copy scales too.
 #pragma once
 #include "epilogue.cuh"
-#include "wgmma/wgmma_tiles.cuh"
+#include "producer/block_tiles.cuh"
 
 namespace moetune {
 
@@ -70,14 +70,14 @@ template <>
 constexpr bool in_blocks<BlockScalesOfX> = true;
 
 template <class Block>
-struct WgmmaScales {
+struct StageScales {
   // All lanes of the warp call it.
   static __forceinline__ void load_all(const Block& block) {
     typename Block::Slot slot;
     typename Block::Stage stage;
     block.wait_for_up();
     while (true) {
-      const auto tile = WgmmaTiles<Block>::take(block, slot);
+      const auto tile = BlockTiles<Block>::take(block, slot);
       if (tile.expert < 0) break;
       const Steps steps = block.steps_of(tile);
       const auto row_of_x = [&](int r) { return source_row<Block>(block.args, tile.row + r); };

@@ -1,10 +1,10 @@
 // The role of tiles: one warp of the producer finds the block's next tile and passes it on through a slot in shared
 // memory; all other warps take it from there.
 #pragma once
-#include "wgmma/wgmma_addresses.cuh"
-#include "wgmma/wgmma_gather.cuh"
-#include "wgmma/wgmma_mixed.cuh"
-#include "wgmma/wgmma_rounds.cuh"
+#include "producer/addresses.cuh"
+#include "producer/both_ends.cuh"
+#include "producer/gather.cuh"
+#include "producer/rounds.cuh"
 
 namespace moetune {
 
@@ -37,11 +37,11 @@ struct TilesFromCounter {
 };
 
 template <class Block>
-struct WgmmaTiles {
+struct BlockTiles {
   using Tile = Block::Tile;
   using Slot = Block::Slot;
   using Scheduler = Block::Scheduler;
-  using Gather = WgmmaGather<Block>;
+  using Gather = RowGather<Block>;
   using Plain = typename Choice<Block::dynamic, TilesFromCounter<Block>, TilesByNumber<Block>>::type;
   using Sorted = typename Choice<Block::sums_rows, TilesOfMostRowsFirst<Block, Plain>, Plain>::type;
   using Source = typename Choice<Block::mixed, TilesFromBothEnds<Block>, Sorted>::type;
@@ -70,9 +70,9 @@ struct WgmmaTiles {
     Source::take(block, scheduler, slot);
     Tile tile;
     if (Scheduler::next(scheduler, tile, cut)) {
-      WgmmaAddresses<Block>::locate(block.args, scheduler, tile);
+      ExpertAddresses<Block>::locate(block.args, scheduler, tile);
       Gather::wait_for(block.args, tile, slot.taken == 0);
-      WgmmaKeptX<Block>::mark(scheduler, tile);
+      KeptXOf<Block>::mark(scheduler, tile);
     } else {
       tile.expert = -1, tile.rows = 0;
     }
@@ -118,7 +118,7 @@ struct WgmmaTiles {
       if (threadIdx.x % 32 == 0) leave(block);
   }
   static __forceinline__ void finish_loading(const Block& block) {
-    WgmmaPace<Block>::finish(block.args);
+    BlockPace<Block>::finish(block.args);
     if constexpr (Block::together || Block::gathers_first) leave(block);
   }
 

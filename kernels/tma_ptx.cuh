@@ -1,4 +1,4 @@
-// A thin function per instruction of sm_90: barriers in shared memory, tensor copies, clusters, wgmma's fences.
+// A thin function per instruction from sm_90 on: barriers in shared memory, tensor copies (TMA), clusters.
 #pragma once
 #include "args.h"
 #include "ptx.cuh"
@@ -215,26 +215,6 @@ __forceinline__ void stmatrix_x2_transposed(unsigned address, unsigned a, unsign
   asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
                ::"r"(address), "r"(a), "r"(b) : "memory");
 }
-
-template <int count>
-__forceinline__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count)); }
-template <int count>
-__forceinline__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }
-
-__forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most `pending` of the newest groups are still under way.
-template <int pending>
-__forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
 // clang-format on
-
-// wgmma's descriptor of an operand in shared memory: rows of 128 bytes in the 128-byte swizzle, from a 1024-byte
-// boundary on (PTX ISA, "Matrix Descriptor Format"). The low half has address / 16 and, where each row is a step along
-// k, the distance between planes of 64 columns. Where k is contiguous, a step of 16 elements along k adds 2 to it. The
-// high half is always 1024 / 16, the distance between groups of eight rows, and the swizzle mode.
-__forceinline__ unsigned descriptor_low(unsigned address, int plane_bytes = 16) {
-  return (address & 0x3ffffu) >> 4 | static_cast<unsigned>(plane_bytes / 16) << 16;
-}
-constexpr unsigned kDescriptorHigh = 1u << 30 | 64;
 
 }  // namespace moetune

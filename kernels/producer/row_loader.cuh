@@ -4,8 +4,8 @@
 // zeros.
 #pragma once
 #include "epilogue.cuh"
-#include "wgmma/wgmma_boxes.cuh"
-#include "wgmma/wgmma_tiles.cuh"
+#include "producer/block_tiles.cuh"
+#include "producer/boxes.cuh"
 
 namespace moetune {
 
@@ -61,7 +61,7 @@ struct RowsOfX {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const int r = static_cast<int>(threadIdx.x) / 8 + i * 16;
-      int number = WgmmaAddresses<Block>::x_row(tile) + (r < tile.rows ? r : 0);
+      int number = ExpertAddresses<Block>::x_row(tile) + (r < tile.rows ? r : 0);
       if constexpr (Block::gathers) number = gathered(block, turn)[r];
       chunk[i] = static_cast<unsigned>(number) * static_cast<unsigned>(block.args.k / Block::chunk) + threadIdx.x % 8;
     }
@@ -73,7 +73,7 @@ struct RowsOfX {
   __forceinline__ void copy(const Block& block, const Tile& tile, int stage, int k) const {
     const int first = first_row(), column = chunk_of_row();
     const unsigned x = shared_address(block.x()[stage]) + first * Block::row_bytes + (column ^ first % 8) * 16;
-    const char* from = WgmmaAddresses<Block>::x(block.args, tile) + bytes_of(k, Block::problem.x_memory_bits);
+    const char* from = ExpertAddresses<Block>::x(block.args, tile) + bytes_of(k, Block::problem.x_memory_bits);
     asm volatile("" : "+l"(from));  // computed once: each copy's address is then one multiply-add
     int rows = tile.rows;
     asm volatile("" : "+r"(rows));  // compared again for each copy: predicate registers are few
@@ -108,7 +108,7 @@ struct RowsOfW {
 
   __forceinline__ void find(const Block& block, const Block::Tile& tile) {
     const Args& args = block.args;
-    row = WgmmaAddresses<Block>::w(args, tile) + chunk_of_row() * 16 +
+    row = ExpertAddresses<Block>::w(args, tile) + chunk_of_row() * 16 +
           bytes_of(w_row<Block>(args, tile.column + first_row()) * args.k, Block::problem.w_memory_bits);
   }
   __forceinline__ void copy(const Block& block, const Block::Tile& tile, int stage, int k) const {
@@ -130,9 +130,9 @@ struct RowsOfW {
 };
 
 template <class Block>
-struct WgmmaRowLoader {
+struct RowLoader {
   using Tile = Block::Tile;
-  using Tiles = WgmmaTiles<Block>;
+  using Tiles = BlockTiles<Block>;
 
   // The producer asks for the next tile this many steps before a tile ends: its row numbers come from memory.
   static constexpr int ahead = 2;
@@ -143,8 +143,8 @@ struct WgmmaRowLoader {
     typename Block::Slot slot;
     const auto begin = [&] { return threadIdx.x < 32 ? Tiles::find(block, slot) : Tiles::take(block, slot); };
     typename Block::Stage stage;
-    WgmmaAddresses<Block> addresses;
-    WgmmaPace<Block> pace;
+    ExpertAddresses<Block> addresses;
+    BlockPace<Block> pace;
     typename Choice<Block::x_by_rows, RowsOfX<Block>, NoRowsOfX<Block>>::type x;
     typename Choice<Block::w_by_rows, RowsOfW<Block>, NoRowsOfW<Block>>::type w;
     typename Block::X::Scales::template Loader<Block, 128> x_scales;
@@ -157,7 +157,7 @@ struct WgmmaRowLoader {
       const Steps steps = block.steps_of(tile);
       if constexpr (Block::by_boxes)
         if (threadIdx.x < 32) addresses.follow(block, tile);
-      const WgmmaBoxes<Block> boxes(block, addresses, tile, rank);
+      const StageBoxes<Block> boxes(block, addresses, tile, rank);
       x.give(block, turn);
       x.take(block, tile, turn);
       w.find(block, tile);

@@ -1,7 +1,7 @@
 // Where the matrices of a tile's expert begin: at an offset from one base, or at pointers of its own (as in GroupGEMM),
 // to which each block sets two tensor maps.
 #pragma once
-#include "wgmma/wgmma_block.cuh"
+#include "producer/ring.cuh"
 
 namespace moetune {
 
@@ -114,6 +114,6 @@ struct PointerAddresses {
 };
 
 template <class Block>
-using WgmmaAddresses = typename Choice<Block::pointers, PointerAddresses<Block>, BaseAddresses<Block>>::type;
+using ExpertAddresses = typename Choice<Block::pointers, PointerAddresses<Block>, BaseAddresses<Block>>::type;
 
 }  // namespace moetune

@@ -1,32 +1,32 @@
 // The role of the loader where tensor copies load both X and W: one warp fills the ring of stages.
 #pragma once
-#include "wgmma/wgmma_boxes.cuh"
-#include "wgmma/wgmma_tiles.cuh"
+#include "producer/block_tiles.cuh"
+#include "producer/boxes.cuh"
 
 namespace moetune {
 
 template <class Block>
-struct WgmmaBoxLoader {
+struct BoxLoader {
   using Tile = Block::Tile;
-  using Tiles = WgmmaTiles<Block>;
+  using Tiles = BlockTiles<Block>;
 
   // All lanes of the warp call it.
   static __forceinline__ void run(const Block& block) {
     const int rank = Block::rank();
     typename Block::Stage stage;
     typename Block::Slot slot;
-    WgmmaAddresses<Block> addresses;
-    WgmmaPace<Block> pace;
+    ExpertAddresses<Block> addresses;
+    BlockPace<Block> pace;
     while (true) {
       const Tile tile = Tiles::take(block, slot);
       if (tile.expert < 0) break;
       if (slot.taken == 1) block.wait_for_up();
       const Steps steps = block.steps_of(tile);
-      const WgmmaBoxes<Block> boxes(block, addresses, tile, rank);
+      const StageBoxes<Block> boxes(block, addresses, tile, rank);
       addresses.follow(block, tile);
       if (elect_one()) pace.begin(block.args, tile);
       int k = steps.first;
-      WgmmaGather<Block>::load_first(boxes, steps, slot.taken == 1, k, stage);
+      RowGather<Block>::load_first(boxes, steps, slot.taken == 1, k, stage);
 #pragma unroll 1
       for (; k < steps.end; ++k, stage.advance()) {
         barrier_wait(block.empty(stage.index), stage.parity ^ 1);

@@ -1,6 +1,6 @@
 // Rounds of tiles: blocks that begin each tile together, and X that stays in L2 from one round to the next.
 #pragma once
-#include "wgmma/wgmma_block.cuh"
+#include "producer/ring.cuh"
 
 namespace moetune {
 
@@ -34,7 +34,7 @@ struct CommonPace {
 };
 
 template <class Block>
-using WgmmaPace = typename Choice<Block::together, CommonPace<Block>, OwnPace<Block>>::type;
+using BlockPace = typename Choice<Block::together, CommonPace<Block>, OwnPace<Block>>::type;
 
 // L2 treats all of X alike.
 template <class Block>
@@ -71,6 +71,6 @@ struct KeptX {
 };
 
 template <class Block>
-using WgmmaKeptX = typename Choice<keeps_x(Block::knobs), KeptX<Block>, NoKeptX<Block>>::type;
+using KeptXOf = typename Choice<keeps_x(Block::knobs), KeptX<Block>, NoKeptX<Block>>::type;
 
 }  // namespace moetune

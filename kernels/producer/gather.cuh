@@ -3,7 +3,7 @@
 // without permute_x.
 #pragma once
 #include "epilogue.cuh"
-#include "wgmma/wgmma_block.cuh"
+#include "producer/ring.cuh"
 
 namespace moetune {
 
@@ -221,7 +221,7 @@ struct GatherByExpert : GatheredRows<Block> {
 };
 
 template <class Block>
-using WgmmaGather =
+using RowGather =
     typename Choice<!Block::gathers_first, NoGatherFirst<Block>,
                     typename Choice<Block::sums_rows, GatherByExpert<Block>, GatherInOrder<Block>>::type>::type;
 

@@ -1,14 +1,14 @@
 // Tensor copies of one stage: boxes of W and X.
 #pragma once
-#include "wgmma/wgmma_addresses.cuh"
-#include "wgmma/wgmma_rounds.cuh"
+#include "producer/addresses.cuh"
+#include "producer/rounds.cuh"
 
 namespace moetune {
 
 template <class Block>
-struct WgmmaBoxes {
+struct StageBoxes {
   using Tile = Block::Tile;
-  using Addresses = WgmmaAddresses<Block>;
+  using Addresses = ExpertAddresses<Block>;
   static constexpr BoxRows rows = x_boxes(Block::knobs, Block::problem);
   static constexpr bool small_ones = Block::knobs.tma_x && !Block::x_mn_major && rows.small < rows.large;
   static_assert((Block::x_mn_major || Block::block_m % rows.small == 0) && rows.large % rows.small == 0 &&
@@ -21,7 +21,7 @@ struct WgmmaBoxes {
   int rank;          // in the cluster
   int large, small;  // boxes of each size that cover the tile's rows of X
 
-  __forceinline__ WgmmaBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
+  __forceinline__ StageBoxes(const Block& b, const Addresses& a, const Tile& t, int rank_in_cluster)
       : block(b), addresses(a), tile(t), rank(rank_in_cluster), large(0), small(0) {
     if constexpr (Block::knobs.tma_x && !Block::x_mn_major) {
       const BoxRows count = count_boxes(rows, tile.rows);
@@ -131,7 +131,7 @@ struct WgmmaBoxes {
         if (box % 2 == rank)
           load_box_to_all(to, addresses.x_map(block.args), full, row, k + half * Block::row_columns, everyone);
       } else {
-        WgmmaKeptX<Block>::load(to, addresses.x_map(block.args), full, tile, row, k + half * Block::row_columns);
+        KeptXOf<Block>::load(to, addresses.x_map(block.args), full, tile, row, k + half * Block::row_columns);
       }
     }
     if constexpr (small_ones) {
@@ -139,8 +139,8 @@ struct WgmmaBoxes {
       for (int box = 0; box < rows.large / rows.small - 1; ++box) {
         if (box >= small) break;
         const int row = large * rows.large + box * rows.small;
-        WgmmaKeptX<Block>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row,
-                                k + half * Block::row_columns);
+        KeptXOf<Block>::load(x + row * Block::row_bytes, block.args.x_rest_map, full, tile, first + row,
+                             k + half * Block::row_columns);
       }
     }
   }

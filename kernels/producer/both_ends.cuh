@@ -1,7 +1,7 @@
 // Mixed experts: one block in `mix` takes tiles of the experts with fewest rows first, the others of those with most,
 // until they meet. Experts of few rows are bound by loads of W, those of many by wgmma: so both are busy all the time.
 #pragma once
-#include "wgmma/wgmma_order.cuh"
+#include "producer/sorted_experts.cuh"
 
 namespace moetune {
 

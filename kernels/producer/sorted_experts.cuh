@@ -1,6 +1,6 @@
 // Experts in the order of their rows.
 #pragma once
-#include "wgmma/wgmma_block.cuh"
+#include "producer/ring.cuh"
 
 namespace moetune {
 

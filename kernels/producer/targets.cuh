@@ -3,7 +3,7 @@
 // targets of its tile before it multiplies.
 #pragma once
 #include "epilogue.cuh"
-#include "wgmma/wgmma_tiles.cuh"
+#include "producer/block_tiles.cuh"
 
 namespace moetune {
 
@@ -77,7 +77,7 @@ struct TargetsAhead : TargetSlots<Block> {
   static __forceinline__ void look_up_all(const Block& block) {
     Slot slot;
     while (true) {
-      const Tile tile = WgmmaTiles<Block>::take(block, slot);
+      const Tile tile = BlockTiles<Block>::take(block, slot);
       if (tile.expert < 0) break;
       barrier_wait(empty(block, turn(slot)), parity(slot) ^ 1);
       if (tile.rows > 0) Slots::template look_up<32>(block, turn(slot), tile);
@@ -129,7 +129,7 @@ struct TargetsByConsumer : TargetSlots<Block> {
 };
 
 template <class Block>
-using WgmmaTargets = typename Choice<
+using TileTargets = typename Choice<
     !Block::scatters, NoTargets<Block>,
     typename Choice<looks_up_ahead(Block::knobs), TargetsAhead<Block>, TargetsByConsumer<Block>>::type>::type;
 
