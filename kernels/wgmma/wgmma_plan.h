@@ -50,46 +50,6 @@ constexpr int sums(const WgmmaKnobs& k, bool promotes = false, bool quantises = 
   return (groups(k) * n_side(k) + (promotes ? 1 + k.in_flight : 0) * part_side(k, quantises)) / 2;
 }
 
-/// The most sums a thread for which the compiler neither spills nor serialises wgmma, as seen in compiled kernels.
-constexpr int max_sums(const WgmmaKnobs& k, const KernelProblem& p) {
-  const bool stores_rows = k.tma_store == TmaStore::rows, stores_tiles = k.tma_store == TmaStore::boxes;
-  if (k.split > 1) {
-    if (k.split > 4) return stores_rows ? 24 : 40;  // all pieces of a sum are loaded at once
-    if (p.makes_gates) return k.consumers == 3 ? 32 : 64;
-    if (k.consumers == 3 && !k.swap) return stores_rows ? 32 : 48;
-    const bool high = !k.swap && (stores_tiles || (warpgroups_a_tile(k) == 1 && groups(k) > 2));
-    return copies_rows(k) || stores_rows || by_pointers(k) || k.consumers == 3 || high ? 64 : 96;
-  }
-  if (p.makes_gates) return k.consumers == 3 ? 72 : k.in_flight > 0 && shares_last_round(k) ? 96 : 128;
-  if (k.consumers == 3) return 96;
-  if (copies_rows(k)) return 144;
-  if (shares_last_round(k) && (pingpong(k) || p.stores_sums())) return 144;
-  const bool spare = k.swap && !stores_rows && !(stores_tiles && pingpong(k)) && !by_pointers(k) && k.mix == 0 &&
-                     k.gather != Gather::first;
-  const bool scarce = p.looks_up_rows() && (k.cluster == Cluster::m || shares_last_round(k));
-  const bool many_groups = pingpong(k) && groups(k) > 3;
-  return spare && !scarce && !many_groups ? 192 : 176;
-}
-
-/// The same of sums that are promoted, with those of wgmma.
-constexpr int max_promoted_sums(const WgmmaKnobs& k, bool quantises) {
-  const bool first = k.gather == Gather::first, rows = k.tma_store == TmaStore::rows;
-  if (k.consumers == 3) {
-    const bool stores_boxes = k.tma_store == TmaStore::boxes && !k.swap;
-    const bool together = by_pointers(k) ? !rows : k.cluster != Cluster::none && (k.pace == Pace::common || rows);
-    const bool short_of_registers = copies_rows(k) || first || stores_boxes || together || k.split != 1 || k.hold > 0;
-    return !short_of_registers ? 128 : k.in_flight > 0 && !first ? 120 : 112;
-  }
-  if (k.split > 1) return 96;
-  if (quantises) return !k.swap ? 160 : copies_rows(k) || k.in_flight > 0 || first ? 144 : 176;
-  if (copies_rows(k) || first) return 144;
-  const bool aligned = k.block_n % 64 == 0 || kScaleBlock % k.block_n == 0;
-  return aligned && !by_pointers(k) && !(k.swap && k.in_flight > 0 && (groups(k) > 1 || k.hold > 0)) ? 192 : 176;
-}
-
-/// The same of sums that are multiplied by scales of rows at a tile's end, in other registers than those of wgmma.
-constexpr int max_scaled_sums(const WgmmaKnobs& k) { return k.split > 1 ? 32 : k.consumers == 3 ? 40 : 80; }
-
 /// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread
 /// of three warpgroups, 128 of four. With one consumer they stay as they are.
 struct Registers {
@@ -103,6 +63,13 @@ constexpr Registers registers(const WgmmaKnobs& k, bool scales = false) {
   if (gathers_first) return {72, 216};
   const bool finds_with_more_state = k.mix > 0 || (by_pointers(k) && k.split != 1);
   return finds_with_more_state || scales ? Registers{56, 224} : Registers{40, 232};
+}
+
+/// An upper bound of a thread's sums: with more the assembler fails, or its kernels always spill. Of those with fewer
+/// some spill too, which compiling them shows.
+constexpr int max_sums(const WgmmaKnobs& k, const KernelProblem& p) {
+  const int all = registers(k, p.x_scale_bytes > 0 && !copies_rows(k)).consumer;
+  return p.promotes ? all - 24 : k.consumers == 3 ? 96 : all - 40;
 }
 
 constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : kGroupRows; }

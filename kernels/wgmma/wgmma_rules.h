@@ -45,7 +45,6 @@ enum class WgmmaRule {
   gather_warps,
   cluster_x,
   cluster_w,
-  producer,
   joined_loads,
   joined_columns,
   across_copies,
@@ -115,8 +114,6 @@ constexpr WgmmaRule broken_loads(const WgmmaKnobs& k, const KernelProblem& p) {
   if (k.gather == Gather::first && p.x_scale_bytes > 0 && p.looks_up_rows()) return WgmmaRule::gather_warps;
   if (!k.tma_x && k.cluster == Cluster::n) return WgmmaRule::cluster_x;
   if (!k.tma_w && k.cluster == Cluster::m) return WgmmaRule::cluster_w;
-  if (!k.tma_x && !k.tma_w && k.consumers == 2 && !k.swap && k.block_m == 256 && k.block_k == 2 * swizzle_columns(p))
-    return WgmmaRule::producer;
   if (p.columns_per_output > 1 && by_pointers(k)) return WgmmaRule::joined_loads;
   if (p.columns_per_output > 1 && k.block_n % (k.cluster == Cluster::m ? 32 : 16) != 0)
     return WgmmaRule::joined_columns;
@@ -138,10 +135,7 @@ constexpr WgmmaRule broken_stores(const WgmmaKnobs& k, const KernelProblem& p) {
   if (k.hold > 0 && k.hold < k.block_m) return WgmmaRule::hold_tile;
   if (p.quantises() && k.block_n != kScaleBlock * p.columns_per_output) return WgmmaRule::quantised_tile;
   if (p.quantises() && (!threads || k.hold > 0 || k.split != 1)) return WgmmaRule::quantised_stores;
-  const int most = p.promotes ? max_promoted_sums(k, p.quantises()) : max_sums(k, p);
-  if (sums(k, p.promotes, p.quantises()) > most) return WgmmaRule::registers;
-  if (p.x_scale_bytes > 0 && !p.promotes && k.in_flight > 0 && sums(k) > max_scaled_sums(k))
-    return WgmmaRule::registers;
+  if (sums(k, p.promotes, p.quantises()) > max_sums(k, p)) return WgmmaRule::registers;
   return WgmmaRule::none;
 }
 

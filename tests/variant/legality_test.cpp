@@ -18,8 +18,13 @@ namespace {
 
 Shape shape_of(Dtype dtype = Dtype::bf16, Op op = Op::fwd) {
   Shape shape;
-  shape.layer = {
-      .model = "custom", .projection = Projection::up, .experts = 8, .top_k = 2, .n = 1536, .k = 2048, .format = find_format(name(dtype))};
+  shape.layer = {.model = "custom",
+                 .projection = Projection::up,
+                 .experts = 8,
+                 .top_k = 2,
+                 .n = 1536,
+                 .k = 2048,
+                 .format = find_format(name(dtype))};
   shape.op = op;
   return shape;
 }
@@ -152,18 +157,6 @@ TEST(Split, TheWorkspaceIsThatOfAllBlocks) {
   EXPECT_EQ(illegal_split(8, 128, 128, 1, 2, device), std::nullopt);
 }
 
-TEST(WgmmaSums, TilesThatBlocksShareHaveFewerWhereRowsScatter) {
-  const auto tile = [](int block_m) {
-    return wgmma(fmt::format("block_m={} block_n=256 consumers=2 split=0", block_m));
-  };
-  Shape shape = shape_of();
-  EXPECT_EQ(reason(tile(192), shape), "");
-  shape.fusion.permute_y = true;
-  EXPECT_EQ(reason(tile(192), shape),
-            "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers");
-  EXPECT_EQ(reason(tile(176), shape), "");
-}
-
 TEST(Split, AsManyBlocksHaveWorkOfATileAsItHasPieces) {
   const auto pieces = [](const std::string& candidate) {
     const Candidate c = parse_candidate(candidate);
@@ -183,54 +176,6 @@ TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
             "stages, block_m, block_n or block_k must be smaller: shared memory over 166912 bytes");
   EXPECT_EQ(reason(candidate, shape_of(), "sm_89"),
             "stages, block_m, block_n or block_k must be smaller: shared memory over 101376 bytes");
-}
-
-// Their activation is so short that ptxas loads too many pieces of sums ahead; see the edge of registers in
-// backend/cuda/compile_test.cpp.
-TEST(WgmmaOfGates, CutTilesOfSiluHaveFewerSums) {
-  const auto legal = [](const std::string& knobs, const Fusion& fusion) {
-    Shape shape = shape_of();
-    shape.fusion = fusion;
-    const std::string why = reason(wgmma(knobs), shape);
-    EXPECT_TRUE(why.empty() || why.starts_with("block_m or block_n must be smaller: a tile's sums")) << why;
-    return why.empty();
-  };
-  const std::string high = "block_m=32 block_n=256 consumers=2 schedule=pingpong tma_store=yes split=";
-  EXPECT_FALSE(legal(high + "4", {.silu = true}));
-  EXPECT_TRUE(legal(high + "2", {.silu = true}));
-  EXPECT_TRUE(legal(high + "4", {.gelu = true}));
-  EXPECT_TRUE(legal(high + "4", {.silu = true, .bias = true}));
-  EXPECT_FALSE(legal("block_m=64 block_n=128 consumers=1 swap=no tma_store=yes split=4", {.silu = true}));
-  EXPECT_FALSE(legal("block_m=64 block_n=192 consumers=2 schedule=pingpong swap=no split=4", {.silu = true}));
-  EXPECT_TRUE(legal("block_m=64 block_n=128 consumers=2 schedule=pingpong swap=no split=4", {.silu = true}));
-}
-
-// What epilogues do beside storing sums takes registers; see the edges in backend/cuda/compile_test.cpp.
-TEST(WgmmaLegality, WorkBesideSumsLeavesRoomForFewer) {
-  const auto legal = [](const std::string& knobs, const Shape& shape) {
-    const std::string why = reason(wgmma(knobs), shape);
-    EXPECT_TRUE(why.empty() || why.starts_with("block_m or block_n must be smaller: a tile's sums")) << why;
-    return why.empty();
-  };
-  Shape biased = shape_of(), with_h = shape_of(), gates = shape_of(Dtype::bf16, Op::dx), promoted = shape_of();
-  biased.fusion.bias = true;
-  with_h.fusion.silu = true, with_h.fusion.store_h = true;
-  gates.fusion.silu = true, gates.layer.projection = Projection::down;
-  promoted.layer.format = find_format("fp8", ScaleKind::block);
-  const std::string high = "block_m=192 block_n=128 consumers=3 swap=no tma_store=no in_flight=";
-  EXPECT_TRUE(legal(high + "1", biased));
-  EXPECT_FALSE(legal(high + "1", with_h));
-  EXPECT_FALSE(legal(high + "0", with_h));
-  EXPECT_TRUE(legal("block_m=64 block_n=256 consumers=1 swap=no in_flight=0", with_h));
-  EXPECT_FALSE(legal("block_m=64 block_n=256 consumers=1 swap=no in_flight=1", biased));
-  EXPECT_FALSE(legal("block_m=160 block_n=128 consumers=1 in_flight=1", biased));
-  const std::string wide = "block_n=192 consumers=3 tma_store=no in_flight=";
-  EXPECT_FALSE(legal(wide + "0 block_m=192", gates));
-  EXPECT_TRUE(legal(wide + "1 block_m=144", gates));
-  EXPECT_FALSE(legal("block_m=144 block_n=128 consumers=1 tma_store=no in_flight=0", gates));
-  EXPECT_TRUE(legal(high + "0 block_k=128 stages=2", promoted));
-  EXPECT_FALSE(legal(high + "0 block_k=128 stages=2 split=0", promoted));
-  EXPECT_FALSE(legal("block_m=128 block_n=192 consumers=3 block_k=128 stages=2 in_flight=0 hold=128", promoted));
 }
 
 // Threads make the gradients of gates of their own sums.
@@ -254,8 +199,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"block_m=256 block_n=128 stages=5 consumers=2 cluster=n",
              "stages, block_m, block_n, block_k or hold must be smaller: shared memory over 232448 bytes"},
         Case{"block_m=192 block_n=256 consumers=2 cluster=n", ""},
-        Case{"block_m=192 block_n=256 consumers=2 cluster=n tma_store=rows",
-             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=208 block_n=256 consumers=2 cluster=n",
              "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=256 block_n=192 consumers=3 cluster=n",
@@ -277,26 +220,10 @@ INSTANTIATE_TEST_SUITE_P(
              "split=0 needs cluster=none and tiles=static: blocks share the last round by their numbers"},
         Case{"swap=no cluster=m split=0",
              "split=0 needs cluster=none and tiles=static: blocks share the last round by their numbers"},
-        Case{"block_m=160 block_n=128 consumers=2 schedule=pingpong split=0",
-             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=96 block_n=256 consumers=2 schedule=pingpong",
-             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=128 block_n=192 consumers=2 schedule=pingpong", ""},
         Case{"block_m=192 block_n=256 consumers=2 split=0", ""},
         Case{"swap=no pace=common split=2",
              "split above 1 needs cluster=none and pace=own: each block takes pieces of tiles by itself"},
-        Case{"block_m=144 block_n=128 consumers=2 schedule=pingpong tiles=dynamic split=2",
-             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=192 block_n=112 consumers=3 swap=no tiles=dynamic split=4",
-             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_m=192 block_n=96 consumers=3 swap=no tiles=dynamic split=4", ""},
-        Case{"block_m=192 block_n=80 consumers=3 swap=no tma_store=rows tiles=dynamic split=4",
-             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_n=96 swap=no tiles=dynamic split=5",
-             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
-        Case{"block_n=80 swap=no tiles=dynamic split=5", ""},
-        Case{"swap=no tma_store=rows tiles=dynamic split=8",
-             "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers"},
         Case{"block_m=256 block_n=128 consumers=2 tiles=dynamic split=8",
              "split must be smaller: the sums of pieces need more device memory than a launch may use"},
         Case{"swap=no tma_x=no tma_w=no", ""}, Case{"swap=no cluster=n tma_w=no tma_store=yes", ""},
@@ -312,10 +239,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"tma_store=rows hold=64",
              "hold needs swap=yes and tma_store=no: threads store the held rows of swapped tiles"},
         Case{"tiles=dynamic split=4 hold=64", ""}, Case{"tiles=dynamic split=4 addressing=pointers hold=64", ""},
-        Case{"block_m=256 block_n=128 block_k=128 stages=2 consumers=2 swap=no tma_x=no tma_w=no",
-             "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows "
-             "must fit its registers"},
-        Case{"block_m=256 block_n=128 block_k=128 stages=2 consumers=2 swap=no tma_x=no tma_w=yes", ""},
         Case{"block_m=256 block_n=128 block_k=128 stages=2 consumers=2 tma_x=no tma_w=no", ""},
         Case{"block_n=80 swap=no tma_store=yes",
              "block_n must be a multiple of 64 with tma_store=yes: a box of Y has 64 columns"},
@@ -454,49 +377,6 @@ TEST(MmaLegality, GradientsNeedMoreRegisters) {
                      shape_of(Dtype::bf16, op)),
               "");
   }
-}
-
-TEST(WgmmaLegality, SumsThatBeginWithTheResultTakeMoreRegisters) {
-  const auto told = [](const char* tile, Dtype dtype, Fusion fusion) {
-    Shape shape = shape_of(dtype, Op::dw);
-    shape.fusion = fusion;
-    return reason(
-        std::string("wgmma block_k=64 stages=2 raster=m group=1 cluster=none in_flight=0 tma_x=yes tiles=static ") +
-            tile,
-        shape);
-  };
-  const char* const refused =
-      "block_m or block_n must be smaller: a tile's sums must fit the registers of its consumers";
-  constexpr Fusion kAccumulated = {.accumulate = true}, kInFp32 = {.accumulate = true, .fp32_dw = true};
-  const char* const many = "block_m=192 block_n=128 consumers=2 schedule=pingpong swap=yes tma_store=no";
-  EXPECT_EQ(told(many, Dtype::bf16, {}), "");
-  EXPECT_EQ(told(many, Dtype::bf16, kInFp32), "");
-  EXPECT_EQ(told(many, Dtype::bf16, kAccumulated), refused);
-  EXPECT_EQ(
-      told("block_m=128 block_n=128 consumers=2 schedule=pingpong swap=yes tma_store=no", Dtype::bf16, kAccumulated),
-      "");
-  const char* const three = "block_m=192 block_n=192 consumers=3 schedule=cooperative swap=yes tma_store=no";
-  EXPECT_EQ(told(three, Dtype::bf16, kAccumulated), "");
-  EXPECT_EQ(told(three, Dtype::fp16, kAccumulated), refused);
-  const char* const cut = "block_m=128 block_n=128 consumers=2 schedule=cooperative swap=no tma_store=yes split=4";
-  EXPECT_EQ(told(cut, Dtype::bf16, {}), "");
-  EXPECT_EQ(told(cut, Dtype::bf16, kAccumulated), refused);
-  const char* const thin = "block_m=192 block_n=64 consumers=3 schedule=cooperative swap=no tma_store=no split=8";
-  EXPECT_EQ(told(thin, Dtype::bf16, {}), "");
-  EXPECT_EQ(told(thin, Dtype::bf16, kAccumulated), refused);
-}
-
-TEST(WgmmaLegality, AccumulatedFp16IsStoredByCopiesWithoutStepsInFlight) {
-  const std::string text =
-      "wgmma block_m=128 block_n=128 block_k=64 stages=4 raster=m group=1 consumers=2 schedule=pingpong swap=no "
-      "cluster=none tma_x=yes tma_store=yes tiles=static in_flight=";
-  Shape shape = shape_of(Dtype::fp16, Op::dw);
-  EXPECT_EQ(reason(text + "1", shape), "");
-  shape.fusion.accumulate = true;
-  EXPECT_EQ(reason(text + "1", shape), "in_flight must be 0 where tensor copies store an accumulated fp16 dW");
-  EXPECT_EQ(reason(text + "0", shape), "");
-  shape.layer.format = find_format("bf16");
-  EXPECT_EQ(reason(text + "1", shape), "");
 }
 
 TEST(WgmmaLegality, SumsInFp32LeaveFromRegisters) {

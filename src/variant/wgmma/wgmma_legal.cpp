@@ -70,9 +70,6 @@ constexpr std::pair<WgmmaRule, const char*> kSentences[] = {
      "gather must be tiles where rows of fp8 are scattered too: no warp of the producer is left to gather them before"},
     {WgmmaRule::cluster_x, "tma_x must be yes with cluster=n: only tensor copies load X for two blocks"},
     {WgmmaRule::cluster_w, "tma_w must be yes with cluster=m: only tensor copies load W for two blocks"},
-    {WgmmaRule::producer,
-     "block_m must be below 256, or block_k 64, with tma_x=no and tma_w=no: a producer's addresses of rows must fit "
-     "its registers"},
     {WgmmaRule::joined_loads, "addressing must be base for gates: one tensor map describes the gates and ups of W"},
     {WgmmaRule::joined_columns,
      "block_n must be a multiple of 32 with cluster=m for gates: each block loads half of W"},
@@ -124,42 +121,6 @@ std::optional<std::string> too_many_rows(const Knobs& c, const Shape& shape, con
   return std::nullopt;
 }
 
-// Whether the sums begin with D's values, which are of 16 bits.
-bool begins_with_result(const Product& p) { return p.accumulates && p.d.type.dtype != Dtype::fp32; }
-
-// The most sums a thread for which ptxas (CUDA 13.0) doesn't spill where they begin with D's values; see max_sums.
-int most_begun_sums(const Knobs& c, const Product& p) {
-  if (c.split > 1 && !c.swap) {
-    if (c.split > 4 && c.consumers == 3) return 24;
-    return c.tma_store == TmaStore::boxes ? 48 : 64;
-  }
-  if (p.d.type.dtype == Dtype::fp16 && c.consumers == 3 && c.tma_store == TmaStore::none && c.swap) return 64;
-  return 176;
-}
-
-// The same where silu joins gates and ups of many pieces, without a bias: what another function computes between the
-// loads of pieces keeps ptxas from beginning all of them at once.
-int most_silu_sums(const Knobs& c) {
-  const bool boxes = c.tma_store == TmaStore::boxes, rows = c.tma_store == TmaStore::rows;
-  if (groups(c) > 3) return boxes || pingpong(c) ? 48 : 64;
-  if (c.swap) return 96;
-  if (boxes) return copies_rows(c) ? 64 : 48;
-  return !pingpong(c) ? 96 : copies_rows(c) || rows ? 48 : 64;
-}
-
-// The same where a bias is added or H is stored.
-int most_sums_beside(const Knobs& c, const Product& p) {
-  if (c.consumers == 3 && !c.swap) return c.split > 1 ? 24 : p.h ? 32 : 64;
-  if (c.in_flight == 0) return 192;
-  if (c.split > 1) return p.h ? 32 : 64;
-  return c.swap ? 144 : 96;
-}
-
-// ptxas (CUDA 13.0) waits after each wgmma of such kernels (C7515).
-bool serialises(const Knobs& c, const Product& p) {
-  return p.accumulates && p.d.type.dtype == Dtype::fp16 && c.tma_store == TmaStore::boxes && c.in_flight > 0;
-}
-
 }  // namespace
 
 KernelProblem wgmma_problem(const Knobs& c, const Shape& shape) {
@@ -188,16 +149,7 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
   if (auto reason = illegal_gates(c.block_n, shape)) return reason;
   if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;
   if (const WgmmaRule rule = broken_rule(c, problem); rule != WgmmaRule::none) return text(rule, c, problem, shape);
-  const Product product = product_of(shape);
-  if (begins_with_result(product) && sums(c) > most_begun_sums(c, product))
-    return text(WgmmaRule::registers, c, problem, shape);
-  if (c.split > 2 && joins_gates(product) && product.activation == Activation::silu && !product.bias &&
-      sums(c) > most_silu_sums(c))
-    return text(WgmmaRule::registers, c, problem, shape);
-  if ((product.bias || product.h) && sums(c) > most_sums_beside(c, product))
-    return text(WgmmaRule::registers, c, problem, shape);
   if (auto reason = too_many_rows(c, shape, problem)) return reason;
-  if (serialises(c, product)) return "in_flight must be 0 where tensor copies store an accumulated fp16 dW";
   if (wgmma_layout(c, problem).bytes > device.shared_memory_per_block)
     return fmt::format("stages, block_m, block_n, block_k or hold must be smaller: shared memory over {} bytes",
                        device.shared_memory_per_block);
