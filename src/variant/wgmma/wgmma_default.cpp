@@ -23,19 +23,20 @@ constexpr Peaks kAssumed = {.flops = 989e12, .bandwidth = 4.8e12};  // of a devi
 
 // Sums a thread with which kernels like those that are looked at here don't spill, by ptxas of CUDA 13.0. A search
 // compiles its candidates and sees whether they do; what runs untuned must not.
-int sums_without_spills(const Knobs& c, const KernelProblem& p) {
+int sums_without_spills(const Knobs& c, const KernelProblem& p, bool adds_fp16) {
   const bool three = c.consumers == 3, first = c.gather == Gather::first, boxes = c.tma_store == TmaStore::boxes;
   const bool shares = shares_last_round(c), busy_producer = copies_rows(c) || first;
   if (c.split > 1) return !c.swap ? 48 : three ? 64 : 96;
   if (p.makes_gates) return three ? 72 : c.in_flight > 0 && shares ? 96 : 128;
   if (p.promotes && three) return busy_producer || shares || c.hold > 0 || (boxes && !c.swap) ? 112 : 128;
-  if (p.quantises()) return busy_producer || c.in_flight > 0 ? 144 : 160;
+  if (p.quantises()) return c.swap && (busy_producer || c.in_flight > 0) ? 144 : 160;
   if (p.promotes) return busy_producer ? 144 : c.swap && c.in_flight > 0 ? 176 : 192;
   if (p.scales_at_end && c.in_flight > 0) return three ? 40 : 80;
-  if ((p.adds_bias || p.stores_h) && c.in_flight > 0) return three ? 32 : c.swap ? 144 : 96;
-  if (three) return p.adds_bias || p.stores_h ? 32 : p.accumulates && !p.stores_sums() ? 64 : 96;
+  if (three) return (p.adds_bias || p.stores_h) && !c.swap ? 32 : adds_fp16 && !boxes ? 64 : 96;
+  if ((p.adds_bias || p.stores_h) && c.in_flight > 0) return c.swap ? 144 : 96;
   if (copies_rows(c) || (shares && (pingpong(c) || p.stores_sums()))) return 144;
-  const bool more = c.swap && c.mix == 0 && !first && !p.accumulates && !(pingpong(c) && (boxes || groups(c) > 3));
+  const bool begins_with_zeros = !p.accumulates || p.stores_sums();
+  const bool more = c.swap && c.mix == 0 && !first && begins_with_zeros && !(pingpong(c) && (boxes || groups(c) > 3));
   return more && !(p.looks_up_rows() && (c.cluster == Cluster::m || shares)) ? 192 : 176;
 }
 
@@ -51,10 +52,10 @@ struct Chooser {
     c.stages = kMostWgmmaStages;
     const KernelProblem of_tile = wgmma_problem(c, problem.shape);
     while (c.stages > 2 && wgmma_layout(c, of_tile).bytes > device.shared_memory_per_block) --c.stages;
-    const bool serialises =  // wgmma (C7515), by ptxas of CUDA 13.0
-        of_tile.accumulates && problem.shape.layer.format.x.dtype == Dtype::fp16 && c.tma_store == TmaStore::boxes &&
-        c.in_flight > 0;
-    if (serialises || sums(c, of_tile.promotes, of_tile.quantises()) > sums_without_spills(c, of_tile)) return;
+    const bool adds_fp16 =
+        of_tile.accumulates && !of_tile.stores_sums() && problem.shape.layer.format.x.dtype == Dtype::fp16;
+    if (adds_fp16 && c.tma_store == TmaStore::boxes && c.in_flight > 0) return;  // ptxas serialises its wgmma (C7515)
+    if (sums(c, of_tile.promotes, of_tile.quantises()) > sums_without_spills(c, of_tile, adds_fp16)) return;
     if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(cost, c, problem, device), c);
   }
 
