@@ -13,7 +13,7 @@ namespace moetune {
 double seconds_at_most(const SampleRequest& request) {
   const double blocks = 2 * request.blocks * request.block_seconds;  // warming included
   if (request.regime == Regime::burst) return blocks;
-  return kMostLoadSeconds + std::max(blocks, 2 * request.blocks * kSustainedBlockSeconds);
+  return kMaxLoadSeconds + std::max(blocks, 2 * request.blocks * kSustainedBlockSeconds);
 }
 
 void require_regime(Regime regime, const DeviceInfo& device) {

@@ -49,7 +49,7 @@ double seconds_at_most(const SampleRequest& request);
 /// In the sustained regime a block is at least so long, and the load before it ends after so much time, whether the
 /// clock is steady or not.
 constexpr double kSustainedBlockSeconds = 20e-3;
-constexpr double kMostLoadSeconds = 2;
+constexpr double kMaxLoadSeconds = 2;
 
 /// Throws Exit::request where the device has no such regime: a cpu's times are of burst alone.
 void require_regime(Regime regime, const DeviceInfo& device);
@@ -82,7 +82,7 @@ class Backend {
 
   /// Tells which candidates are about to be compiled, and which are likely to be later, the likeliest first; returns at
   /// once. A backend may compile them in the background, so that compile() of one waits for that one alone: true where
-  /// it does. Replaces what was told before and has not been begun.
+  /// it does. Replaces the earlier list where it has not been begun.
   virtual bool compile_ahead(const Shape&, std::span<const Candidate> /*next*/, std::span<const Candidate> /*later*/) {
     return false;
   }

@@ -156,7 +156,7 @@ double likeness(const Node& node, const Json& value) {
   return std::max(best, static_cast<double>(there) / static_cast<double>(node.required.size()));
 }
 
-// Each function is true where the value is good; else `fault`, which may be null, tells why. Recursion ends with the
+// Each function is true where the value is good; else `fault`, which may be null, says why. Recursion ends with the
 // document, whose depth parse_json limits: no schema refers to itself without a step into the document.
 bool holds(const Node& node, const Json& value, Fault* fault);
 

@@ -14,8 +14,8 @@ namespace moetune {
 namespace {
 
 constexpr int kMapBytes = 128;  // of a CUtensorMap
-constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMostBytes = int64_t{1} << 46;  // more than any device has
+constexpr int64_t kMaxBlocks = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxBytes = int64_t{1} << 46;  // more than any device has
 
 // The name of an operand or a buffer, which must be among `names` where these are given.
 std::string pointer_in(const JsonAt& value, const LaunchNames* names) {
@@ -84,7 +84,7 @@ void put_value(const JsonAt& value, size_t offset, const Sizes& sizes, const Lau
 
 int64_t bytes_of(const JsonAt& formula, const Sizes& sizes) {
   const int64_t bytes = evaluate(formula, sizes);
-  if (bytes < 0 || bytes > kMostBytes) formula.fail(fmt::format("is {} bytes: expected 0 to 2^46", bytes));
+  if (bytes < 0 || bytes > kMaxBytes) formula.fail(fmt::format("is {} bytes: expected 0 to 2^46", bytes));
   return bytes;
 }
 
@@ -129,12 +129,12 @@ void require_buffers(const JsonAt& buffers, LaunchNames& names) {
   each(buffers, [&](const JsonAt& buffer) {
     add_name(buffer["name"], names);
     names.pointers[buffer["name"].string()] = buffer["bytes"].string();
-    require_range(buffer["bytes"], names, 0, std::to_string(kMostBytes), "bytes of a buffer");
+    require_range(buffer["bytes"], names, 0, std::to_string(kMaxBytes), "bytes of a buffer");
   });
 }
 
 void require_grid_and_arguments(const JsonAt& launch, const LaunchNames& names) {
-  require_range(launch["grid"], names, 1, std::to_string(kMostBlocks), "blocks of a grid");
+  require_range(launch["grid"], names, 1, std::to_string(kMaxBlocks), "blocks of a grid");
   if (launch["arguments"].size() == 0) launch["arguments"].fail("a kernel takes arguments");
   each(launch["arguments"], [&](const JsonAt& argument) { argument_of(argument, names.sizes, &names); });
 }
@@ -143,7 +143,7 @@ void require_launch(const JsonAt& launch, const LaunchNames& names, const JsonAt
   if (launch.has("fill")) {
     const JsonAt fill = launch["fill"];
     const std::string& room = names.pointers.at(pointer_in(fill, &names));
-    return require_range(fill["bytes"], names, 0, room.empty() ? std::to_string(kMostBytes) : room, "bytes to fill");
+    return require_range(fill["bytes"], names, 0, room.empty() ? std::to_string(kMaxBytes) : room, "bytes to fill");
   }
   const JsonAt cubins = launch["cubin"];
   for (const auto& [arch, file] : cubins.value().items())
@@ -162,7 +162,7 @@ int64_t evaluate(const JsonAt& formula, const Sizes& sizes) {
 
 int64_t grid_of(const JsonAt& launch, const Sizes& sizes) {
   const int64_t grid = evaluate(launch["grid"], sizes);
-  if (grid < 1 || grid > kMostBlocks) launch["grid"].fail(fmt::format("is {} blocks: expected 1 to 2^31 - 1", grid));
+  if (grid < 1 || grid > kMaxBlocks) launch["grid"].fail(fmt::format("is {} blocks: expected 1 to 2^31 - 1", grid));
   return grid;
 }
 

@@ -42,13 +42,13 @@ int64_t held_blocks(CUfunction function, const JsonAt& launch, int processors) {
     config.attrs = &attribute, config.numAttrs = 1;
     int clusters = 0;
     require(driver().cuOccupancyMaxActiveClusters(&clusters, function, &config),
-            "cannot tell how many clusters fit on the device");
+            "cannot read how many clusters fit on the device");
     if (clusters == 0) throw machine_error("no cluster of the kernel fits on the device");
     return int64_t{clusters} * cluster;
   }
   int blocks = 0;
   require(driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, static_cast<size_t>(shared)),
-          "cannot tell the kernel's occupancy");
+          "cannot read the kernel's occupancy");
   if (blocks == 0) throw machine_error("no block of the kernel fits on a processor");
   if (launch.has("most_per_processor"))
     blocks = static_cast<int>(std::min<int64_t>(blocks, launch["most_per_processor"].integer()));
@@ -57,7 +57,7 @@ int64_t held_blocks(CUfunction function, const JsonAt& launch, int processors) {
 
 // Names of elements as manifests have them.
 int64_t element_bits(std::string_view dtype) {
-  constexpr std::pair<std::string_view, int64_t> kBits[] = {{"bf16", 16}, {"fp16", 16}, {"fp32", 32},
+  constexpr std::pair<std::string_view, int64_t> kBits[] = {{"bf16", 16},  {"fp16", 16}, {"fp32", 32},
                                                             {"int32", 32}, {"fp8", 8},   {"int8", 8},
                                                             {"uint8", 8},  {"int4", 4},  {"uint4", 4}};
   for (const auto& [name, bits] : kBits)
@@ -117,12 +117,12 @@ std::vector<LaunchBuffer> LoadedKernel::buffers(int64_t tokens) const { return b
 
 // Puts the distances between scales that the caller did not give into `sizes`. Kernels count scales in 32 bits.
 int64_t LoadedKernel::scale_bytes(const JsonAt& operand, const std::vector<int64_t>& shape, Sizes& sizes) const {
-  constexpr int64_t kMost = int64_t{1} << 32;
+  constexpr int64_t kMaxFloats = int64_t{1} << 32;
   int64_t last = 0, without_gaps = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     const auto [place, absent] = sizes.emplace(operand["strides"][i].string(), without_gaps);
     const int64_t stride = place->second, steps = std::max<int64_t>(shape[i] - 1, 0);
-    if (stride < 0 || (stride > 0 && steps > kMost / stride) || (last += steps * stride) >= kMost)
+    if (stride < 0 || (stride > 0 && steps > kMaxFloats / stride) || (last += steps * stride) >= kMaxFloats)
       throw request_error(name_ + ": '" + operand["name"].string() +
                           "' needs strides of 0 or more, and its last scale within 2^32 scales of its first");
     if (absent) without_gaps *= steps + 1;
@@ -146,7 +146,8 @@ std::vector<OperandNeed> LoadedKernel::operands_of(Sizes& sizes) const {
     // Kernels read and write at most 16 bytes at a time, and no more than what divides a row's bytes.
     need.alignment = std::gcd(int64_t{16}, row_bytes);
     need.exact = rows.starts_with("experts") || rows == "1";
-    if (operand.has("strides")) need.bytes = scale_bytes(operand, need.shape, sizes) * bits / 8, need.alignment = bits / 8;
+    if (operand.has("strides"))
+      need.bytes = scale_bytes(operand, need.shape, sizes) * bits / 8, need.alignment = bits / 8;
     if (rows.starts_with(kByExpert) && need.shape.size() < std::size(moetune_need{}.shape)) {
       need.shape.front() = Formula::evaluate(std::string_view(rows).substr(kByExpert.size()), sizes);
       need.shape.insert(need.shape.begin(), sizes.at("experts"));
@@ -209,7 +210,7 @@ void KernelLibrary::find_device(bool other_gpu) {
                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   processors_ = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   int version = 0;
-  require(driver().cuDriverGetVersion(&version), "cannot tell the driver's version");
+  require(driver().cuDriverGetVersion(&version), "cannot read the driver's version");
   may_follow_ = capability_ >= 90 && version >= kCapturesEarlyLaunches;
   read_served();
   if (served_.empty())

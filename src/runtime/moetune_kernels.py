@@ -63,7 +63,7 @@ class _Operand(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("data", ctypes.c_void_p), ("bytes", ctypes.c_int64)]
 
 
-_MOST_OPERANDS = 16
+_MAX_OPERANDS = 16
 _Out = ctypes.POINTER(ctypes.c_void_p)
 _ARGUMENTS = {
     "moetune_open": [ctypes.c_char_p, ctypes.c_int, _Out],
@@ -307,9 +307,9 @@ class Kernel:
     def needs(self, tokens, rows=None):
         """A Need for each operand of a launch with so many tokens. `rows` is the capacity of operands in expert order:
         tokens * top_k unless this rank holds fewer; m_sizes must not sum to more."""
-        needs, count = (_Need * _MOST_OPERANDS)(), ctypes.c_size_t()
+        needs, count = (_Need * _MAX_OPERANDS)(), ctypes.c_size_t()
         require(_c.moetune_needs(*self.handles, _integer("tokens", tokens), _integer("rows", -1 if rows is None else rows),
-                                 needs, _MOST_OPERANDS, ctypes.byref(count)))
+                                 needs, _MAX_OPERANDS, ctypes.byref(count)))
         return [Need(need.name.decode(), need.dtype.decode(), need.shape[:need.dims], bool(need.exact), need.top_k)
                 for need in needs[:count.value]]
 
@@ -376,7 +376,7 @@ class Prepared:
     def launch(self, workspace, addresses, stream):
         """`addresses` in the order of the kernel's needs."""
         try:
-            array, operands = self._free.pop()  # each thread has one of its own
+            array, operands = self._free.pop()  # threads take different ones
         except IndexError:
             array = (_Operand * len(self._names))(*((name, None, -1) for name in self._names))
             operands = list(array)

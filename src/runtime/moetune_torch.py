@@ -19,7 +19,7 @@ from moetune_kernels import Error
 
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 _FP8_RESULTS = {torch.bfloat16: "", torch.float16: "-fp16"}
-_MOST_READY = 4096  # launches; then all are prepared again
+_MAX_READY = 4096  # launches; then all are prepared again
 _libraries = {}
 _workspaces = {}
 _ready = {}
@@ -148,7 +148,7 @@ def _kept(key, make):
     """What `make` prepared for launches of this key."""
     ready = _ready.get(key)
     if ready is None:
-        if len(_ready) >= _MOST_READY:
+        if len(_ready) >= _MAX_READY:
             _ready.clear()
         ready = _ready[key] = make()
     return ready

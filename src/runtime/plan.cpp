@@ -90,7 +90,7 @@ Plan::Plan(std::string kernel, const std::vector<JsonAt>& launches, const std::v
     step.shared_bytes = static_cast<unsigned>(launch["shared_bytes"].integer());
     step.cooperative = launch["cooperative"].boolean();
     if (functions[i].may_follow && launch.has("follows"))
-      step.follows_any = launch["follows"].string() == "any", step.follows_up = launch["follows"].string() == "up";
+      step.pdl_after_any = launch["follows"].string() == "any", step.pdl_after_up = launch["follows"].string() == "up";
     each(launch["arguments"], [&](const JsonAt& argument) {
       step.arguments.push_back(prepared(argument_of(argument, own)));
       step.addresses.push_back(step.arguments.back().bytes.data());  // stays where it is when the argument moves
@@ -167,7 +167,7 @@ void Plan::launch(Step& step, CUstream stream, bool after_up) const {
     return;
   }
   for (Argument& argument : step.arguments) put_addresses(argument);
-  const bool early = step.follows_any || (after_up && step.follows_up);
+  const bool early = step.pdl_after_any || (after_up && step.pdl_after_up);
   CUlaunchAttribute attribute = {};
   if (step.cooperative) {
     attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;

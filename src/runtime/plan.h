@@ -97,7 +97,7 @@ class Plan {
     LaunchFill fill;
     size_t filled = 0;  // place
     unsigned grid = 0, threads = 0, shared_bytes = 0;
-    bool cooperative = false, follows_up = false, follows_any = false;
+    bool cooperative = false, pdl_after_up = false, pdl_after_any = false;
     std::vector<Argument> arguments;
     std::vector<void*> addresses;  // of arguments
   };

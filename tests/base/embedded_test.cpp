@@ -32,7 +32,7 @@ TEST(Embedded, KnowsNoOtherPath) {
   EXPECT_FALSE(embedded_file("kernels/nothing.h"));
   EXPECT_FALSE(embedded_file(""));
 }
-TEST(Embedded, TellsTheVersion) {
+TEST(Embedded, HasTheVersion) {
   EXPECT_FALSE(build_info().version.empty());
   EXPECT_FALSE(build_info().commit.empty());
 }

@@ -25,13 +25,13 @@ TEST(ParseJson, NamesLineAndColumn) {
   EXPECT_EQ(parse_error("{\"a\": 1,\n  \"b\": x}").what, "a.json:2:8: not valid JSON");
   EXPECT_EQ(parse_error("{\"a\": 1,\n  \"b\": x}").exit, Exit::request);
 }
-TEST(ParseJson, TellsACutFile) {
+TEST(ParseJson, ACutFileIsNamed) {
   const Caught error = parse_error("{\"entries\": [1, 2");
   EXPECT_NE(error.what.find("the JSON ends too early"), std::string::npos) << error.what;
   EXPECT_EQ(error.hint, "the file may have been cut off while it was written");
 }
-TEST(ParseJson, TellsAnEmptyFile) { EXPECT_NE(parse_error("").what.find("the file is empty"), std::string::npos); }
-TEST(ParseJson, TellsANumberThatIsTooLarge) {
+TEST(ParseJson, AnEmptyFileIsNamed) { EXPECT_NE(parse_error("").what.find("the file is empty"), std::string::npos); }
+TEST(ParseJson, ANumberThatIsTooLargeIsNamed) {
   EXPECT_EQ(parse_error("{\"k\": 1e999}").what, "a.json: number overflow parsing '1e999'");
 }
 TEST(ParseJson, CountsLinesFromThatOfItsPlace) {
@@ -159,7 +159,7 @@ TEST(Rounded, MakesNonFiniteNull) {
   EXPECT_TRUE(rounded(std::numeric_limits<double>::infinity()).is_null());
 }
 
-TEST(RequireSchema, TellsWhatItIsInstead) {
+TEST(RequireSchema, NamesTheSchemaFound) {
   const Json right = {{"schema", "moetune.table/1"}}, other = {{"schema", "moetune.journal/1"}}, none = Json::object();
   EXPECT_EQ(access_error(right, [](JsonAt at) { require_schema(at, "table"); }), "a.json: 'tool' is missing");
   EXPECT_EQ(access_error(other, [](JsonAt at) { require_schema(at, "table"); }),

@@ -11,7 +11,7 @@ namespace {
 
 class PackOnGpu : public GpuTest {
  protected:
-  // The backend keeps kernels by the text of their candidates, so that each pack has a name of its own.
+  // The backend keeps kernels by the text of their candidates, so that each pack has another name.
   VariantPtr pack(const std::string& name, const Shape& shape, const std::string& weighting) {
     write_simt_pack(folder_, shape, arch(backend().device()), weighting);
     return changed(name, [](Json&) {});

@@ -55,13 +55,13 @@ def test_every_candidate_is_right_and_timed(room):
 
 def test_the_table_is_verified_and_benched_with_its_pack(room):
     moetune("verify", "--table", "t.json", "--pack", "pack", cwd=room)
-    told = json.loads(moetune("bench", "--table", "t.json", "--pack", "pack", "--rounds", "3", "--format", "json", cwd=room).stdout)
-    assert "triton_moe" in json.dumps(told)
+    found = json.loads(moetune("bench", "--table", "t.json", "--pack", "pack", "--rounds", "3", "--format", "json", cwd=room).stdout)
+    assert "triton_moe" in json.dumps(found)
 
 
 def test_vllm_gets_one_configuration_that_was_measured(room):
-    told = moetune("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json", cwd=room).stderr
-    assert "2 of 2 pairs of up and down get one configuration, by the least sum of their times" in told
+    found = moetune("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json", cwd=room).stderr
+    assert "2 of 2 pairs of up and down get one configuration, by the least sum of their times" in found
     rows = json.loads((room / "v.json").read_text())
     for tokens in ("16", "300"):
         assert all(rows[tokens][knob] in values for knob, values in VALUES.items())
@@ -79,9 +79,9 @@ def test_kernels_with_the_parameters_of_servers_are_right_by_slot(tmp_path, serv
     sets = [word for knob, values in VALUES.items() for word in ("--set", f"{knob}={','.join(map(str, values))}")]
     subprocess.run([sys.executable, "-B", SOURCE / "scripts/pack_triton.py", "-o", "pack", "--arch", arch(), "--from", server, "--kernel-file",
                     SOURCE / f"tests/cli/files/packs/served_{server}.py", "--top-k", "2", "--dtype", dtype, "--gemm", "up:768,256", "--gemm", "down:256,384", *sets], check=True, cwd=tmp_path)
-    told = moetune("verify", *CELLS, "--tokens", "1", "--permute-x", "--by-slot", "--topk-weights", *cells, "--pack", "pack", "--variant",
+    found = moetune("verify", *CELLS, "--tokens", "1", "--permute-x", "--by-slot", "--topk-weights", *cells, "--pack", "pack", "--variant",
                    f"{server}_moe", "--space", "all", cwd=tmp_path)
-    assert f"{6 * CANDIDATES} of {6 * CANDIDATES} candidates right" in told.stdout
+    assert f"{6 * CANDIDATES} of {6 * CANDIDATES} candidates right" in found.stdout
 
 
 OWN = """

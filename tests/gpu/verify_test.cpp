@@ -78,7 +78,8 @@ class KernelTest : public GpuTest {
             std::string(text(problem.shape.fusion).starts_with("permute") ? "first " : "tiles ") + knobs);
     std::vector<Candidate> candidates;
     for (std::string& text : texts) {
-      if (const size_t at = text.find("block_k=64"); multiplies_fp8(problem.shape.layer.format) && at != std::string::npos)
+      if (const size_t at = text.find("block_k=64");
+          multiplies_fp8(problem.shape.layer.format) && at != std::string::npos)
         text.replace(at, 10, "block_k=128");  // a row of the swizzle
       candidates.push_back(parse_candidate(text));
     }
@@ -253,7 +254,7 @@ TEST_P(HardRouting, Wgmma) {
 // Gates and ups joined, in both orders of W's rows, and a bias.
 TEST_P(HardRouting, Finished) {
   const GpuCase& c = GetParam();
-  if (c.n % 16 != 0 || c.k % 16 != 0) GTEST_SKIP() << "wgmma takes eight gates and their eight ups by turns";
+  if (c.n % 16 != 0 || c.k % 16 != 0) GTEST_SKIP() << "in wgmma, gate and up rows alternate in groups of 8";
   for (const std::string variant : {"wgmma", "mma", "simt"}) {
     if (variant == "wgmma" && backend().device().compute_capability != 90) continue;
     const size_t count = variant == "simt" ? 2 : 6;
@@ -511,7 +512,8 @@ TEST_F(KernelTest, DwBeyondOffsetsOf32BitsIsRight) {
   if (static_cast<double>(backend().device().memory_bytes) < kMemory)
     GTEST_SKIP() << "dW takes 5 GB and its references 20";
   Cell cell;
-  cell.shape.layer = {.model = "custom", .experts = 160, .top_k = 2, .n = 4096, .k = 4096, .format = find_format("bf16")};
+  cell.shape.layer = {
+      .model = "custom", .experts = 160, .top_k = 2, .n = 4096, .k = 4096, .format = find_format("bf16")};
   cell.shape.op = Op::dw;
   cell.tokens = 400;
   cell.routing = parse_routing("uniform");

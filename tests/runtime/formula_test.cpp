@@ -38,7 +38,7 @@ TEST(Formula, WrapsAt64Bits) {
   EXPECT_EQ(value("4611686018427387904 * 4"), 0);
 }
 
-TEST(Formula, TellsWhereItIsWrong) {
+TEST(Formula, NamesTheColumnOfAFault) {
   EXPECT_EQ(error("rows +"), "formula 'rows +', column 7: expected a number, a name or '('");
   EXPECT_EQ(error("rows 2"), "formula 'rows 2', column 6: expected an operator");
   EXPECT_EQ(error("2 * cols"), "formula '2 * cols', column 5: unknown name 'cols'");

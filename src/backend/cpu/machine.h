@@ -20,7 +20,7 @@ std::unique_ptr<Backend> make_cpu_backend();
 int64_t available_memory_bytes();
 
 /// Seconds, in all, that the living threads of this process have been ready to run without a processor.
-/// 0 where the system doesn't tell.
+/// 0 where the system doesn't report it.
 double seconds_without_processor();
 
 /// The load by others since its construction. It slows our threads down even where they never wait: caches and memory
@@ -30,7 +30,7 @@ class OtherLoad {
   OtherLoad();
 
   /// The share of its processors' time that others used in the last quarter of a second or longer; 0 before that, and
-  /// where the system doesn't tell. The system counts in hundredths of a second, so a single share is coarse; the
+  /// where the system doesn't report it. The system counts in hundredths of a second, so a single share is coarse; the
   /// mean of many is not.
   double share();
 

@@ -33,7 +33,7 @@ std::vector<Run> used_runs(const Product& product, const Operand& operand) {
   return runs;
 }
 
-/// f(first, count) for pieces of [begin, begin + count), on all threads: each touches the pages of its own.
+/// f(first, count) for pieces of [begin, begin + count), on all threads: so that each thread touches its pages first.
 template <class F>
 void for_pieces(ThreadPool& pool, int64_t begin, int64_t count, F&& f) {
   pool.for_each((count + kPiece - 1) / kPiece,
@@ -44,7 +44,8 @@ void for_pieces(ThreadPool& pool, int64_t begin, int64_t count, F&& f) {
 void fill(const Product& product, const Operand& operand, Values values, int64_t first, int64_t count,
           std::byte* target) {
   std::vector<float> floats(static_cast<size_t>(count));
-  const bool is_integer = bits(operand.type.dtype) < 16 && operand.type.dtype != Dtype::fp8;  // of its own spread
+  const bool is_integer =
+      bits(operand.type.dtype) < 16 && operand.type.dtype != Dtype::fp8;  // their type sets the range
   for (int64_t i = 0; i < count; ++i)
     floats[static_cast<size_t>(i)] =
         is_integer ? stored_value(product, operand, values, first + i)

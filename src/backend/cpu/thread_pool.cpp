@@ -33,7 +33,7 @@ ThreadPool::ThreadPool(int threads) : seats_(static_cast<size_t>(threads - 1)) {
 }
 
 ThreadPool::~ThreadPool() {
-  call_ = nullptr;  // tells the threads to end
+  call_ = nullptr;  // the sign for threads to end
   for (Seat& seat : seats_) seat.call();
   for (auto& worker : workers_) worker.join();
 }

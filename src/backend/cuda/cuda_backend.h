@@ -23,7 +23,7 @@ std::unique_ptr<Backend> make_cuda_backend(int ordinal, const BackendOptions& op
 /// throw Exit::request. Kernels are not kept in memory: their use is to fill the cache on disk.
 std::unique_ptr<Backend> make_arch_backend(const std::string& architecture, const BackendOptions& options);
 
-/// What NVML tells of a GPU; without it the figures are missing and nothing else.
+/// What NVML reports about a GPU; without it the figures are missing and nothing else.
 struct GpuState {
   std::string driver;            // "580.95", "" = unknown
   double power_limit_watts = 0;  // 0 = unknown

@@ -1,4 +1,4 @@
-// What GPUs are there and what they are; and what NVML tells of them, opened at run time. Declarations of its few calls
+// The GPUs of the machine, their properties, and NVML, which is opened at run time. Declarations of its few calls
 // are our own: a minimal toolkit lacks its header.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>

@@ -32,7 +32,7 @@ int clustered_blocks(const void* function, const LaunchPlan& plan) {
   config.numAttrs = 1;
   int clusters = 0;
   require_candidate(cudaOccupancyMaxActiveClusters(&clusters, function, &config),
-                    "cannot tell how many clusters the device can run");
+                    "cannot read how many clusters the device can run");
   if (clusters == 0) throw CandidateFault(Status::launch_error, "no cluster of the kernel fits on the device");
   return clusters * plan.cluster;
 }
@@ -84,7 +84,7 @@ int held_blocks(const void* function, const LaunchPlan& plan, const DeviceInfo& 
   int per_sm = 0;
   require_candidate(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, function, plan.threads,
                                                                   static_cast<size_t>(plan.shared_bytes)),
-                    "cannot tell the kernel's occupancy");
+                    "cannot read the kernel's occupancy");
   if (per_sm == 0) throw CandidateFault(Status::launch_error, "no block of the kernel fits on an SM");
   if (plan.workspace > 0) per_sm = std::min(per_sm, plan.min_blocks_per_sm);  // more have no workspace
   return plan.cluster == 1 ? per_sm * device.processors : clustered_blocks(function, plan);

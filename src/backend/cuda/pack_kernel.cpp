@@ -159,8 +159,8 @@ CompileResult told_result(const Pack& pack, const Candidate& candidate, const Sh
   const PackBinary* binary = binary_of(pack, candidate.values, shape);
   const std::string* file = binary ? file_for(pack, binary->files, device.compute_capability) : nullptr;
   if (!file) return {.status = Status::compile_error, .reason = "the pack has no kernel for this device and knobs"};
-  const PackFile& told = pack.files.at(*file);
-  return {.status = Status::ok, .registers = told.registers, .spill_bytes = told.spill_bytes, .from_cache = true};
+  const PackFile& found = pack.files.at(*file);
+  return {.status = Status::ok, .registers = found.registers, .spill_bytes = found.spill_bytes, .from_cache = true};
 }
 
 std::shared_ptr<const Kernel> make_pack_kernel(const Pack& pack, const Candidate& candidate, const Shape& shape,

@@ -134,7 +134,7 @@ void Sampler::load(const std::string& key, const Graph& graph) {
   const Clock::time_point begin = Clock::now();
   std::vector<double> clocks;
   do clocks.push_back(time_block(graph).clock_mhz);
-  while (!has_settled(clocks, kWindowBlocks, kSteady) && seconds_since(begin) < kMostLoadSeconds);
+  while (!has_settled(clocks, kWindowBlocks, kSteady) && seconds_since(begin) < kMaxLoadSeconds);
 }
 
 std::vector<Block> Sampler::sample(const std::string& key, const Enqueue& enqueue, int sets,

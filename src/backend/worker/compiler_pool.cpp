@@ -13,14 +13,14 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kMostLanes = 32;  // each process takes memory for NVRTC
+constexpr size_t kMaxLanes = 32;  // each process takes memory for NVRTC
 
 }  // namespace
 
 CompilerPool::CompilerPool(const WorkerOptions& options) : options_(options), cancel_(::eventfd(0, EFD_CLOEXEC)) {
   const int threads = options_.backend.compile_threads;
   most_lanes_ = std::min(
-      kMostLanes, threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency()));
+      kMaxLanes, threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency()));
   options_.backend.compile_threads = 1;
   over_ = cancel_.get() < 0;
 }

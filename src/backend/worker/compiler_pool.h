@@ -14,7 +14,7 @@
 
 namespace moetune {
 
-/// Fills the cache on disk. A candidate that ends its process has no result here: compile() of the backend tells why.
+/// Fills the cache on disk. A candidate that ends its process has no result here: compile() of the backend says why.
 class CompilerPool {
  public:
   /// `options` start the processes, at most as many as their compile_threads (0: as the machine has cores); their

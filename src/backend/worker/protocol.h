@@ -8,7 +8,7 @@
 
 namespace moetune {
 
-/// The version of the messages, which a worker tells in its greeting; one that tells none has version 1. It grows where
+/// The version of the messages, which a worker names in its greeting; one that names none has version 1. It grows where
 /// an older program would misread a message.
 constexpr int kProtocol = 1;
 

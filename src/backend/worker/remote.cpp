@@ -255,11 +255,12 @@ class WorkerBackend final : public Backend {
   }
 
   double trial_limit() const {
-    // Before anything has been timed, loading and making the reference results tell how large the problem is.
+    // Before anything has been timed, the times of loading and of making the reference show how large the problem is.
     return std::max(options_.trial_seconds, options_.trial_factor * best_trial_.value_or(load_took_));
   }
 
-  // Crashes in a row may come from a bad knob or from a lost device: a contender that ran before is run again to tell.
+  // Crashes in a row may come from a bad knob or from a lost device: a contender that ran before is run again to find
+  // out.
   void require_healthy() {
     if (deaths_ < kDeathsInARow) return;
     std::optional<Contender> probe = healthy_;

@@ -54,11 +54,11 @@ void write_through(const fs::path& path, std::string_view text) {
 
 // A new file beside `path`, under a name that nobody has. A negative descriptor where none can be made: errno says why.
 std::pair<Fd, fs::path> make_temporary(const fs::path& path, mode_t mode) {
-  constexpr int kMostTries = 100;
+  constexpr int kMaxTries = 100;
   for (int i = 0;; ++i) {
     const fs::path name = path.string() + fmt::format(".{}{}.tmp", ::getpid(), i == 0 ? "" : fmt::format("-{}", i));
     Fd fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-    if (fd.get() >= 0 || errno != EEXIST || i == kMostTries) return {std::move(fd), name};
+    if (fd.get() >= 0 || errno != EEXIST || i == kMaxTries) return {std::move(fd), name};
   }
 }
 
@@ -69,10 +69,10 @@ Error cannot_be_written(const fs::path& path, const std::string& reason) {
 // The path behind all symbolic links, whether a file is there or not.
 // Nothing for a cycle of links.
 std::optional<fs::path> follow_links(fs::path path) {
-  constexpr int kMostLinks = 40;  // the kernel's own limit
+  constexpr int kMaxLinks = 40;  // the kernel's own limit
   std::error_code error;
   for (int i = 0; fs::is_symlink(path, error); ++i) {
-    if (i == kMostLinks) return std::nullopt;
+    if (i == kMaxLinks) return std::nullopt;
     path = path.parent_path() / fs::read_symlink(path, error);
   }
   return path;
@@ -85,10 +85,10 @@ fs::path behind_links(const fs::path& name) {
 }
 
 // Writes to a new file, and removes it where that fails.
-void write_and_sync(const Fd& fd, std::string_view text, const fs::path& file, const fs::path& told) {
+void write_and_sync(const Fd& fd, std::string_view text, const fs::path& file, const fs::path& named) {
   try {
-    write_all(fd.get(), text, told);
-    if (::fsync(fd.get()) != 0 && errno != EINVAL) throw cannot_write(told);
+    write_all(fd.get(), text, named);
+    if (::fsync(fd.get()) != 0 && errno != EINVAL) throw cannot_write(named);
   } catch (...) {
     ::unlink(file.c_str());
     throw;

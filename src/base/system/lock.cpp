@@ -1,5 +1,5 @@
 // Locks by flock. The lock file of a device stays. That of an output is removed with the lock, so a process that has
-// locked one checks that the name still leads to the file that it has locked.
+// locked one checks that the name is still that of the file that it has locked.
 #include "base/system/lock.h"
 
 #include <fcntl.h>

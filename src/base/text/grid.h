@@ -37,7 +37,7 @@ std::string markdown(const Grid& grid);
 /// then a line for each further text that is not empty.
 std::string fitted(const Grid& grid, int columns);
 
-/// The words of a text in lines of at most `width` columns (0 = one line); a longer word has a line of its own. "12 %"
+/// The words of a text in lines of at most `width` columns (0 = one line); a longer word gets a line to itself. "12 %"
 /// is one word.
 std::vector<std::string> lines_of(std::string_view text, int width);
 
@@ -48,7 +48,7 @@ std::string one_line(std::string_view text);
 /// mathematics or an emphasis escaped. Brackets that are no link and the '_' inside block_m stay readable.
 std::string markdown_text(std::string_view text);
 
-/// The last paragraph of a report of a run that ended early, which tells `fault` as `shown` makes it: markdown_text, or
+/// The last paragraph of a report of a run that ended early: it says `fault` as `shown` makes it: markdown_text, or
 /// one_line for a terminal. "" without a fault.
 std::string cut_short(std::string_view fault, std::string (*shown)(std::string_view) = markdown_text);
 

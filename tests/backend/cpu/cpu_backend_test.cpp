@@ -109,7 +109,7 @@ TEST_F(CpuBackend, SamplesAsManyBlocksAsAsked) {
   EXPECT_EQ(blocks[0].launches, 1) << "too short for more";
 }
 
-TEST_F(CpuBackend, TellsHowFarOthersKeptTheProcessorsBusy) {
+TEST_F(CpuBackend, MeasuresHowBusyOthersKeepTheProcessors) {
   const int processors = backend->device().processors;
   backend->load(small_problem());
   const SampleRequest request = {.blocks = 5, .block_seconds = 0.02};
@@ -176,7 +176,7 @@ TEST_F(CpuBackend, IsOutOfMemoryBeforeItAllocates) {
   EXPECT_TRUE(backend->verify(loop()).ok);
 }
 
-TEST_F(CpuBackend, TellsItsEnvironment) {
+TEST_F(CpuBackend, DescribesItsEnvironment) {
   const Json environment = backend->environment();
   const Json& identity = environment.at("identity");
   EXPECT_EQ(identity.at("backend"), "cpu");

@@ -105,7 +105,7 @@ inline DeviceInfo device(int processors) {
   return info;
 }
 
-/// What a test changes of a product, told again for the loops below.
+/// What a test changes of a product, as the loops below read it.
 struct Extras {
   int64_t more_rows = 0;
   std::optional<Dtype> result_dtype = {};
@@ -271,7 +271,8 @@ class Loops {
     const int64_t row = fusion_.permute_y ? r.slot / slots : r.place;
     float one = value(kStreamDy, row * n + column);
     if (p_.shape.op == Op::dw && fusion_.topk_weights)  // quarters keep sums of whole numbers exact
-      one = round_to(p_.shape.layer.format.x.dtype, one * (values_ == Values::integer ? std::ceil(topk(r) * 4) / 4 : topk(r)));
+      one = round_to(p_.shape.layer.format.x.dtype,
+                     one * (values_ == Values::integer ? std::ceil(topk(r) * 4) / 4 : topk(r)));
     return one * scale(true, row, column, n);
   }
   double w(int64_t expert, int64_t row, int64_t column) const {

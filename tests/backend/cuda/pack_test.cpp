@@ -1,4 +1,4 @@
-// A pack of kernels that NVRTC compiled, without a GPU: loaded, told by the backend that compiles, evaluated.
+// A pack of kernels that NVRTC compiled, without a GPU: loaded, described by the backend that compiles, evaluated.
 #include <gtest/gtest.h>
 
 #include <algorithm>

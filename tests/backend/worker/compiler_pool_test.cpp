@@ -80,7 +80,7 @@ TEST_F(CompilesInAPool, LeavesHalfOfTheProcessesToWhatIsNext) {
   EXPECT_EQ(count("compile 1"), 3);
 }
 
-TEST_F(CompilesInAPool, TellsWhichIsDoneFirst) {
+TEST_F(CompilesInAPool, ReportsWhichIsDoneFirst) {
   CompilerPool stuck(options("compile-hang=block_m=96"));
   stuck.want(shape_, four_);
   EXPECT_EQ(stuck.first_of(shape_, std::vector{cpu(96), cpu(16)}), 1U);  // one process: in order

@@ -1,11 +1,11 @@
-// A worker process over the fake backend. The device word tells what shall go wrong, so that it travels the usual way:
+// A worker process over the fake backend. The device word says what shall go wrong, so that it travels the usual way:
 //   fake;log=FILE;crash=PART;...   PART is a piece of the contender's text, empty for every contender
 // crash, hang, launch, wrong: in verify. crash-sample, hang-sample: in sample. crash-repeat, hang-repeat, differ: in
-// repeat, which takes as long as it is told. crash-once=FILE, hang-once=FILE: in sample, where FILE does not exist yet;
-// hello-kill-once=FILE: the same at the start. compile-crash, compile-hang: when PART is in the batch. hello-crash,
-// hello-error, hello-hang, load-crash, load-hang, load-kill, load-error: there. oom=BYTES: load throws OutOfMemory.
-// lost=FILE: once FILE is there, no call comes back and no new worker starts. say=TEXT: on standard error. log=FILE: a
-// line a call, with the process id.
+// repeat, which takes as long as it is asked to. crash-once=FILE, hang-once=FILE: in sample, where FILE does not exist
+// yet; hello-kill-once=FILE: the same at the start. compile-crash, compile-hang: when PART is in the batch.
+// hello-crash, hello-error, hello-hang, load-crash, load-hang, load-kill, load-error: there. oom=BYTES: load throws
+// OutOfMemory. lost=FILE: once FILE is there, no call comes back and no new worker starts. say=TEXT: on standard error.
+// log=FILE: a line a call, with the process id.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>

@@ -167,7 +167,7 @@ TEST_F(Worker, AHangInTheReferencesIsTheMachines) {
   EXPECT_TRUE(holds(caught.what, "references took longer than 500 ms")) << caught.what;
 }
 
-TEST_F(Worker, RepeatsMayTakeAsLongAsTheyAreTold) {
+TEST_F(Worker, RepeatsMayTakeAsLongAsAsked) {
   auto backend = open_impatient("hang-repeat=block_m=24");
   backend->load(problem_);
   EXPECT_EQ(backend->repeat(contender(cpu(48)), 0.7).launches, 100);  // a trial may take half a second
@@ -177,7 +177,7 @@ TEST_F(Worker, RepeatsMayTakeAsLongAsTheyAreTold) {
   EXPECT_EQ(backend->repeat(contender(cpu(48)), 0.01).launches, 100);
 }
 
-TEST_F(Worker, ResultsThatDifferAreTold) {
+TEST_F(Worker, ResultsThatDifferAreReported) {
   auto backend = loaded("differ=block_m=24;crash-repeat=block_m=16");
   const Repetition repetition = backend->repeat(contender(cpu(24)), 0.01);
   EXPECT_EQ(repetition.launches, 9);
@@ -262,7 +262,7 @@ TEST_F(Worker, NoSuchProgramIsTheMachines) {
 struct Fault {
   std::string word, faults;  // the worker's argument, and what is planted
   Exit exit;
-  std::string told;
+  std::string sentence;
   int hellos, loads;
 };
 
@@ -284,7 +284,7 @@ TEST_F(Worker, FaultsBeforeATrialAreNoCandidates) {
     faulty.start_seconds = fault.faults == "hello-hang" ? 0.5 : faulty.start_seconds;
     const Caught caught = error_of([&] { make_worker_backend(faulty)->load(problem_); });
     EXPECT_EQ(caught.exit, fault.exit) << caught.what;
-    EXPECT_TRUE(holds(caught.what, fault.told)) << caught.what;
+    EXPECT_TRUE(holds(caught.what, fault.sentence)) << caught.what;
     EXPECT_EQ(count("hello"), fault.hellos) << fault.faults;
     EXPECT_EQ(count("load"), fault.loads) << fault.faults;
   }

@@ -249,7 +249,7 @@ TEST(AppendFile, KeepsWhatIsThereAndEndsLines) {
   file.append("");
   EXPECT_EQ(read_text(path), "one\ntwo\n\n");
 }
-TEST(AppendFile, TellsAFullDisk) {
+TEST(AppendFile, ReportsAFullDisk) {
   AppendFile file("/dev/full");
   const Caught error = error_of([&] { file.append("line"); });
   EXPECT_EQ(error.exit, Exit::machine);

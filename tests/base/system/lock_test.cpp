@@ -45,7 +45,7 @@ class Lock : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-TEST_F(Lock, TellsItsHolder) {
+TEST_F(Lock, NamesItsHolder) {
   const DeviceLock lock = lock_device("GPU-1234", "cuda:0", "moetune tune --model x");
   EXPECT_EQ(lock.path(), folder_.path() / "moetune-GPU-1234.lock");
   EXPECT_EQ(read_text(lock.path()), fmt::format("{}\nmoetune tune --model x\n", ::getpid()));
@@ -136,7 +136,7 @@ TEST_F(FileLock, TheKernelFreesItWhenTheHolderIsKilled) {
   const Fd file = open(path_);
   const Caught caught = error_of([&] { lock_file(file.get(), path_); });
   EXPECT_EQ(caught.exit, Exit::request);
-  if (caught.what.find("(pid") != std::string::npos) {  // where /proc/locks tells
+  if (caught.what.find("(pid") != std::string::npos) {  // where /proc/locks has it
     EXPECT_TRUE(caught.what.starts_with(fmt::format("another moetune (pid {}) is", holder))) << caught.what;
   }
   ::kill(holder, SIGKILL);

@@ -31,7 +31,7 @@ std::string read_all(int fd) {
   }
 }
 
-TEST(Ending, IsToldInWords) {
+TEST(Ending, InWords) {
   EXPECT_EQ(text(Ending{.signal = SIGSEGV}), "died of signal 11 (Segmentation fault)");
   EXPECT_EQ(text(Ending{.signal = 0, .code = 3}), "exited with code 3");
   EXPECT_EQ(text(Ending{.signal = 99}), "died of signal 99 (unknown)");
@@ -58,7 +58,7 @@ TEST(Child, InheritsNothingElse) {
   ::close(mine);
 }
 
-TEST(Child, TellsExitCodesAndSignals) {
+TEST(Child, ReportsExitCodesAndSignals) {
   EXPECT_EQ(shell("exit 5").wait(10), (Ending{0, 5}));
   EXPECT_EQ(shell("kill -SEGV $$").wait(10), (Ending{SIGSEGV, 0}));
 }
@@ -119,7 +119,7 @@ TEST(Child, SurvivesACtrlCWhileItStarts) {
   EXPECT_EQ(child.wait(10), (Ending{0, 0}));
 }
 
-TEST(Child, AMissingProgramIsToldByName) {
+TEST(Child, AMissingProgramIsNamed) {
   const Caught caught = error_of([] { Child({"/nowhere/program"}); });
   EXPECT_EQ(caught.exit, Exit::machine);
   EXPECT_EQ(caught.what, "cannot start '/nowhere/program': No such file or directory");

@@ -56,7 +56,7 @@ TEST(ParseNumber, WantsAFiniteNumberAlone) {
   for (const char* text : {"", "1x", " 1", "nan", "inf", "1e999", "0x10"})
     EXPECT_EQ(error_of([&] { parse_number(text, "--x"); }).what, std::string("--x: '") + text + "' is not a number");
 }
-TEST(ParseInteger, TellsTheRange) {
+TEST(ParseInteger, NamesTheRange) {
   EXPECT_EQ(parse_integer("16", "x", 1, 16), 16);
   EXPECT_EQ(error_of([] { parse_integer("17", "--n", 1, 16); }).what, "--n: 17 is outside 1 to 16");
   EXPECT_EQ(error_of([] { parse_integer("99999999999999999999", "--n", 1, 16); }).what,
@@ -103,7 +103,7 @@ TEST(ParseIntegers, TakesListsRangesStepsAndFactors) {
   EXPECT_EQ(tokens("3-100*10"), (Integers{3, 30}));
 }
 TEST(ParseIntegers, DropsDuplicatesAndKeepsTheOrder) { EXPECT_EQ(tokens("16,1,16,1-2"), (Integers{16, 1, 2})); }
-TEST(ParseIntegers, TellsWhatIsWrong) {
+TEST(ParseIntegers, SaysWhatIsWrong) {
   EXPECT_EQ(integers_error(""), "--tokens: the list is empty");
   EXPECT_EQ(integers_error("1,,2"), "--tokens: the list '1,,2' has an empty value");
   EXPECT_EQ(integers_error("0"), "--tokens: 0 is outside 1 to 100000");

@@ -118,11 +118,11 @@ void check_finished(const Product& p, Values values, const float* sums, const fl
       return static_cast<double>(float_at(sums + row * p.n + of)) + static_cast<double>(bias);
     };
     const auto [gate, up] = joined(p, column);
-    const bool joins = p.activation != Activation::none;
-    const double wanted = joins ? activate(p.activation, sum(gate), sum(up)) : sum(column);
-    const double terms = std::max(1.0, std::abs(joins ? sum(gate) * sum(up) : wanted));
+    const bool gated = p.activation != Activation::none;
+    const double wanted = gated ? activate(p.activation, sum(gate), sum(up)) : sum(column);
+    const double terms = std::max(1.0, std::abs(gated ? sum(gate) * sum(up) : wanted));
     const auto where = [&] { return fmt::format("expert {}, row {}, column {}", place.expert, place.row, column); };
-    require_close(joins ? Values::random : values, float_at(result + row * p.d.columns + column), wanted, terms * terms,
+    require_close(gated ? Values::random : values, float_at(result + row * p.d.columns + column), wanted, terms * terms,
                   where);
     for (const int64_t of : h ? std::vector{gate, up} : std::vector<int64_t>())
       require_close(values, float_at(h + row * p.n + of), sum(of), 1 + sum(of) * sum(of), where);

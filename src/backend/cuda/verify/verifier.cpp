@@ -38,7 +38,7 @@ double max_error_of_fp8_sums(const Product& p) {
 }
 // The largest error of an element over the mean one: errors grow with partial sums, and the largest of `elements` sums
 // that are normally distributed is about sqrt(2 ln(elements)) of them.
-double most_over_mean(int64_t elements) {
+double max_over_mean(int64_t elements) {
   return std::max(4.0, std::sqrt(2 * std::log(static_cast<double>(std::max<int64_t>(elements, 1)))));
 }
 
@@ -56,7 +56,7 @@ constexpr double kNoiseOfIntegers = 0x1p-18, kNoiseOfRoundedSums = 0x1p-7;
 double mean_noise(const Product& p) {
   return p.a.type.dtype == Dtype::fp8 ? (has_activation(p) ? kGatedNoise : 1) * max_error_of_fp8_sums(p) : 0;
 }
-double most_noise(const Product& p, int64_t elements) { return most_over_mean(elements) * mean_noise(p); }
+double max_noise(const Product& p, int64_t elements) { return max_over_mean(elements) * mean_noise(p); }
 
 // Rounding errors are spread evenly over half an ulp: their rms is at most 2^-bits / sqrt(3) of the value. fp32 results
 // have none of their own; 2^-18 is for sums in another order.
@@ -317,7 +317,7 @@ std::string Verifier::compare(const Result& result, Values values, Weighting wei
   unsigned long long changed[2] = {0, 0};
   send(device_counts, &counts, sizeof counts, stream_);
   send(device_changed, changed, sizeof changed, stream_);
-  const double noise = (values == Values::integer ? kNoiseOfIntegers : most_noise(operands_.product, result.rows * n)) +
+  const double noise = (values == Values::integer ? kNoiseOfIntegers : max_noise(operands_.product, result.rows * n)) +
                        (rounds_sums ? kNoiseOfRoundedSums : 0);
   if (result.scales)
     result.service.compare_quantised(result.buffer.of(0), result.scales, result.reference(values).as<float>(),
@@ -393,7 +393,7 @@ Verdict Verifier::verify(const RunOnce& run, bool rounds_sums, std::optional<Wei
       const double spread = 2 / std::sqrt(static_cast<double>(elements));
       norm = (rounds_first ? 2.2 : 1.05 + spread) * own;
       if (fine) norm += mean_noise(operands_.product) + (rounds_sums && dtype == Dtype::fp32 ? kNoiseOfRoundedSums : 0);
-      most += std::ldexp(most_noise(operands_.product, elements), significand_bits(dtype)) *
+      most += std::ldexp(max_noise(operands_.product, elements), significand_bits(dtype)) *
               (sums ? std::sqrt(static_cast<double>(operands_.product.top_k)) : 1);
       if (result.scales) most = kMaxUlpsBesideTie;  // noise beside it doesn't count
     }
