@@ -193,8 +193,8 @@ class Trace:
             if len(self.launches) != 1:
                 raise Wrong(f"it launches {len(self.launches)} kernels: expected one. scripts/pack_triton.py packs kernels with steps that prepare")
         except Exception as error:  # a user's function may raise anything
-            told = f"{launch.__name__}() for {cell.text}{''.join(f', {name}={value}' for name, value in knobs.items())}"
-            raise Wrong(f"{told}: {error if isinstance(error, Wrong) else f'{type(error).__name__}: {error}'}") from error
+            place = f"{launch.__name__}() for {cell.text}{''.join(f', {name}={value}' for name, value in knobs.items())}"
+            raise Wrong(f"{place}: {error if isinstance(error, Wrong) else f'{type(error).__name__}: {error}'}") from error
         self.function, self.arguments, self.options, self.grid = self.launches[0]
 
     def record(self, call, left):
@@ -257,7 +257,7 @@ def arguments_of(traces):
 
 
 def build_of(trace, passed):
-    """What a trace compiles, for pack_triton.py: kernel, options, and a key that tells whether other traces compile the same."""
+    """What a trace compiles, for pack_triton.py: kernel, options, and a key that says whether other traces compile the same."""
     arguments, constants = {}, {}
     for parameter in trace.function.params:
         name, value = parameter.name, trace.arguments[parameter.name]

@@ -34,7 +34,7 @@ def worker_script(room, body):
 
 # --- against another program ---
 
-def test_against_itself_tells_everything(planted):
+def test_a_check_against_itself_has_all_outputs(planted):
     room, env = planted, {"MOETUNE_PLANT": "waited:0;steady:100"}  # a cell that other programs disturb has no part in the mean
     table = room.tuned("--tokens", "8,16")
     result = room.run("check", table, *CPU, "--against", PLANTED, "--threshold", "90%", "--rounds", "8", "-o",
@@ -214,7 +214,7 @@ def test_a_knob_that_came_with_the_change_has_its_default(planted):
     assert "block_m=32 fast=yes depth=2" in " ".join(result.stdout.split())
 
 
-def test_tune_tells_the_check_with_its_packs(planted):
+def test_tune_prints_the_check_command_with_its_packs(planted):
     made_pack(planted, "new")
     tuned = planted.ok("tune", "--device", "cuda", *LAYER, "--tokens", "64", "--pack", "new", "--variant", "toy", "-o", "t.json", env=H200)
     assert tuned.stdout.endswith("Next: moetune check t.json --pack new\n")
@@ -377,8 +377,8 @@ def test_a_filter_picks_cells_and_candidates(room):
     assert "no cell's id holds 'zipf'" in room.error(2, *dry, "--filter", "zipf")
     for pattern, column, rest in [("(", 1, "("), ("t16/(a", 5, "(a"), ("a)", 2, ")"), ("x[ab", 2, "[ab"), ("*b", 1, "*b"),
                                   ("t[9-1]", 2, "[9-1]"), ("a{x}", 2, "{x}"), ("a\\", 2, "\\")]:
-        told = room.error(2, *dry, "--filter", pattern)
-        assert f"'{pattern}' is not a regular expression: see column {column}, '{rest}'" in told
+        message = room.error(2, *dry, "--filter", pattern)
+        assert f"'{pattern}' is not a regular expression: see column {column}, '{rest}'" in message
     room.write("table.json", table)
     assert "no cell and its winner hold 'mma'" in room.error(1, "check", "table.json", "--filter", "mma")
     verify = ["verify", *CPU, *LAYER, "--tokens", "8,16", "--set", "threads=1,2", "--space", "quick", "--format", "json"]
@@ -481,8 +481,8 @@ def test_an_installed_gate_takes_moetune_of_the_path(room, installed):
     env = {name: value for name, value in room.env.items() if name != "MOETUNE"}
     result = subprocess.run([sys.executable, "-B", str(scripts / "gate"), "1", "none.json"], stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, universal_newlines=True, cwd=room.path, env={**env, "PATH": str(bin_)})
-    told = "moetune: error: none.json" if installed else "gate: there is no moetune in build/release or PATH: build or install it"
-    assert result.returncode == 2 and result.stderr.startswith(told), result.stderr
+    message = "moetune: error: none.json" if installed else "gate: there is no moetune in build/release or PATH: build or install it"
+    assert result.returncode == 2 and result.stderr.startswith(message), result.stderr
 
 
 def steps_of(workflow):

@@ -40,6 +40,12 @@ def python(room, text, code=0):
     return result.stdout if code == 0 else result.stderr
 
 
+def rounding_first(formula):
+    """triton.cdiv adds before it subtracts 1, or, in later versions, after: here as in the first."""
+    formula = re.sub(r"\((\w+) \+ \((\w+) - 1\)\)", r"((\1 + \2) - 1)", formula)
+    return re.sub(r"\((\w+) \+ 15\) / 16", r"((\1 + 16) - 1) / 16", formula)
+
+
 def test_the_ten_lines_of_the_document_are_recorded_compiled_and_planned(room):
     section = (SOURCE / "configs/your-kernel.md").read_text(encoding="utf-8")
     text = re.search(r"```python\n(.*?)```", section, re.S).group(1)
@@ -51,7 +57,7 @@ def test_the_ten_lines_of_the_document_are_recorded_compiled_and_planned(room):
     assert [(cell["legal"], cell["total"], cell["cell"]["n"]) for cell in cells] == [(3, 4, n) for n in (1536, 2048) for _ in range(3)]
     manifest = room.json("mine-pack/pack.json")
     launch, = manifest["launches"]
-    assert [launch[side] for side in ("grid", "grid_y", "grid_z")] == [
+    assert [rounding_first(launch[side]) for side in ("grid", "grid_y", "grid_z")] == [
         "experts", "max(1, (((x_rows + BLOCK_M) - 1) / BLOCK_M))", "(((n + BLOCK_N) - 1) / BLOCK_N)"]
     assert launch["arguments"] == [{"pointer": each} for each in ("x", "w", "y", "first_rows")] + [{"int32": "n"}, {"int32": "k"}]
     assert [(knob["name"], knob["values"], knob["default"]) for knob in manifest["knobs"]] == [
@@ -98,8 +104,8 @@ moetune.pack(launch, {{"PERSISTENT": [False, True]}}, {CELLS!r})
 """)
     launch, = room.json("pack/pack.json")["launches"]
     tiles = "((((rows + 16) - 1) / 16) * min((n / 64), 7))"
-    assert launch["grid"] == (f"max(1 - max(PERSISTENT - 0, 0 - PERSISTENT), 0) * ({tiles}) + "
-                              f"max(1 - max(PERSISTENT - 1, 1 - PERSISTENT), 0) * (min(processors, {tiles}))")
+    assert rounding_first(launch["grid"]) == (f"max(1 - max(PERSISTENT - 0, 0 - PERSISTENT), 0) * ({tiles}) + "
+                                              f"max(1 - max(PERSISTENT - 1, 1 - PERSISTENT), 0) * (min(processors, {tiles}))")
     assert launch["grid_y"] == "experts"
 
 
@@ -115,7 +121,7 @@ WRONG = [
 ]
 
 
-def test_what_cannot_be_recorded_is_told(room):
+def test_launches_that_cannot_be_recorded_are_refused(room):
     text = BEGIN
     for place, (body, space, _) in enumerate(WRONG):
         text += f"""
@@ -138,8 +144,8 @@ def test_a_parameter_that_nothing_fills_is_named(room):
 
 def test_errors_of_the_program_are_its_own(room):
     text = BEGIN + LAUNCH + "moetune.tune(launch, {'BLOCK_M': [16], 'num_warps': [4]}, '--modell qwen3 --tokens 1')"
-    told = python(room, text, 2)
-    assert "--modell" in told and "Traceback" not in told
+    message = python(room, text, 2)
+    assert "--modell" in message and "Traceback" not in message
     caught = BEGIN + "import subprocess" + LAUNCH + text[len(BEGIN + LAUNCH):].join(
         ["\ntry:\n    ", "\nexcept subprocess.CalledProcessError as error:\n    print(error.returncode)\n"])
     assert python(room, caught) == "2\n"
@@ -153,5 +159,5 @@ def test_errors_of_the_program_are_its_own(room):
     ("sys = __import__('sys')\nsys.modules['triton'] = None\nmoetune.pack(launch, {'A': [1]}, '" + CELLS + "')",
      "moetune: error: triton is not installed: pip install triton\n")])
 def test_what_is_missing_is_one_sentence(room, text, sentence):
-    told = python(room, BEGIN + LAUNCH + text, 2 if "--device cpu" in text else 1)
-    assert sentence in told and "Traceback" not in told
+    message = python(room, BEGIN + LAUNCH + text, 2 if "--device cpu" in text else 1)
+    assert sentence in message and "Traceback" not in message
