@@ -9,59 +9,46 @@
 namespace moetune {
 namespace {
 
-TEST(ServingName, TellsExpertsSizeAndDevice) {
-  EXPECT_EQ(serving_file_name(kVllm, 8, 14336, "NVIDIA H200", format_of("bf16"), false),
-            "E=8,N=14336,device_name=NVIDIA_H200.json");
-  EXPECT_EQ(serving_file_name(kVllm, 128, 1856, "NVIDIA H100 80GB HBM3", format_of("fp16"), false),
-            "E=128,N=1856,device_name=NVIDIA_H100_80GB_HBM3.json");
-}
-
-TEST(ServingName, TheH200FamilyIsOneDeviceForVllmOnly) {
-  EXPECT_EQ(serving_file_name(kVllm, 8, 64, "NVIDIA H200 NVL", format_of("bf16"), false),
-            "E=8,N=64,device_name=NVIDIA_H200.json");
-  EXPECT_EQ(serving_file_name(kSglang, 8, 64, "NVIDIA H200 NVL", format_of("bf16"), false),
-            "E=8,N=64,device_name=NVIDIA_H200_NVL.json");
-  EXPECT_EQ(serving_file_name(kVllm, 8, 64, "NVIDIA GH200 480GB", format_of("bf16"), false),
-            "E=8,N=64,device_name=NVIDIA_GH200_480GB.json");
+TEST(ServingName, HasExpertsWidthDeviceAndFormatAsTheServerSpellsThem) {
+  struct Case {
+    const Server* server;
+    std::string_view device, dtype;
+    std::optional<ScaleKind> scales;
+    bool down;
+    std::string name;
+  };
+  const std::string fp8 = "A,dtype=fp8_w8a8", int4 = "A,dtype=int4_w4a16";
+  for (const Case& one : std::vector<Case>{
+           {&kVllm, "NVIDIA H100 80GB HBM3", "bf16", {}, false, "E=8,N=64,device_name=NVIDIA_H100_80GB_HBM3.json"},
+           {&kVllm, "A", "fp16", {}, false, "E=8,N=64,device_name=A.json"},
+           {&kSglang, "A", "bf16", {}, true, "E=8,N=64,device_name=A_down.json"},
+           // The H200 family is one device for vLLM alone.
+           {&kVllm, "NVIDIA H200 NVL", "bf16", {}, false, "E=8,N=64,device_name=NVIDIA_H200.json"},
+           {&kSglang, "NVIDIA H200 NVL", "bf16", {}, false, "E=8,N=64,device_name=NVIDIA_H200_NVL.json"},
+           {&kVllm, "NVIDIA GH200 480GB", "bf16", {}, false, "E=8,N=64,device_name=NVIDIA_GH200_480GB.json"},
+           {&kVllm, "A  B/C", "bf16", {}, false, "E=8,N=64,device_name=A_B_C.json"},
+           {&kSglang, "A  B", "bf16", {}, false, "E=8,N=64,device_name=A__B.json"},
+           {&kVllm, "A", "fp8", ScaleKind::block, false, fp8 + ",block_shape=[128,128].json"},
+           {&kVllm, "A", "fp8", ScaleKind::channel, false, fp8 + ".json"},
+           {&kSglang, "A", "fp8", ScaleKind::block, true, fp8 + ",block_shape=[128, 128]_down.json"},
+           {&kSglang, "A", "fp8", ScaleKind::channel, true, fp8 + ",per_channel_quant=True_down.json"},
+           {&kSglang, "A", "fp8", ScaleKind::tensor, false, fp8 + ".json"},
+           {&kVllm, "A", "int8", ScaleKind::channel, false, "A,dtype=int8_w8a16.json"},
+           {&kSglang, "A", "int8", ScaleKind::channel, false, "A,dtype=int8_w8a16.json"},
+           {&kVllm, "A", "int8-w8a8", ScaleKind::channel, false, "name=A.json"},
+           {&kSglang, "A", "int8-w8a8", ScaleKind::channel, false, "A,dtype=int8_w8a8,per_channel_quant=True.json"},
+           {&kVllm, "A", "uint4", ScaleKind::group32, false, "N=64,device_name=" + int4 + ".json"},
+           {&kSglang, "A", "int4", ScaleKind::group128, false, "N=32,device_name=" + int4 + ".json"}})
+    EXPECT_TRUE(
+        serving_file_name(*one.server, 8, 64, std::string(one.device), format_of(one.dtype, one.scales), one.down)
+            .ends_with(one.name))
+        << one.server->title << ": " << one.name;
 }
 
 TEST(ServingName, AFormatWithoutFilesIsRefused) {
   const auto fault = error_of([] { serving_file_name(kVllm, 8, 64, "A", format_of("fp32"), false); });
   EXPECT_EQ(fault.what, "vLLM's kernel has no fp32: it looks up no file for it");
   EXPECT_EQ(fault.hint, "it has bf16, fp16, fp8, int8, int8-w8a8, int4, uint4");
-}
-
-TEST(ServingName, TheDownFileHasItsSuffixLast) {
-  EXPECT_EQ(serving_file_name(kSglang, 8, 64, "A", format_of("bf16"), true), "E=8,N=64,device_name=A_down.json");
-}
-
-TEST(ServingName, VllmJoinsRunsOfWhiteSpaceAndSglangKeepsThem) {
-  EXPECT_EQ(serving_file_name(kVllm, 8, 64, "A  B/C", {}, false), "E=8,N=64,device_name=A_B_C.json");
-  EXPECT_EQ(serving_file_name(kSglang, 8, 64, "A  B", {}, false), "E=8,N=64,device_name=A__B.json");
-}
-
-TEST(ServingName, Fp8HasItsBlocksAndSglangsChannels) {
-  const auto name = [](const Server& server, ScaleKind scales, bool down) {
-    return serving_file_name(server, 8, 64, "A", format_of("fp8", scales), down).substr(22);
-  };
-  EXPECT_EQ(name(kVllm, ScaleKind::block, false), ",dtype=fp8_w8a8,block_shape=[128,128].json");
-  EXPECT_EQ(name(kVllm, ScaleKind::channel, false), ",dtype=fp8_w8a8.json");
-  EXPECT_EQ(name(kSglang, ScaleKind::block, true), ",dtype=fp8_w8a8,block_shape=[128, 128]_down.json");
-  EXPECT_EQ(name(kSglang, ScaleKind::channel, true), ",dtype=fp8_w8a8,per_channel_quant=True_down.json");
-  EXPECT_EQ(name(kSglang, ScaleKind::tensor, false), ",dtype=fp8_w8a8.json");
-}
-
-TEST(ServingName, IntegersHaveTheirWords) {
-  const auto name = [](const Server& server, std::string_view dtype, ScaleKind scales) {
-    return serving_file_name(server, 8, 64, "A", format_of(dtype, scales), false).substr(4);
-  };
-  EXPECT_EQ(name(kVllm, "int8", ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
-  EXPECT_EQ(name(kSglang, "int8", ScaleKind::channel), "N=64,device_name=A,dtype=int8_w8a16.json");
-  EXPECT_EQ(name(kVllm, "int8-w8a8", ScaleKind::channel), "N=64,device_name=A.json");
-  EXPECT_EQ(name(kSglang, "int8-w8a8", ScaleKind::channel),
-            "N=64,device_name=A,dtype=int8_w8a8,per_channel_quant=True.json");
-  EXPECT_EQ(name(kVllm, "uint4", ScaleKind::group32), "N=64,device_name=A,dtype=int4_w4a16.json");
-  EXPECT_EQ(name(kSglang, "int4", ScaleKind::group128), "N=32,device_name=A,dtype=int4_w4a16.json");
 }
 
 // vLLM multiplies up to six rows an expert with another kernel, which takes the blocks of a row.
@@ -96,35 +83,7 @@ TEST(ServingName, ADeviceNameThatLeavesTheFolderIsRefused) {
     EXPECT_EQ(error_of([&] { serving_file_name(kVllm, 8, 64, device, {}, false); }).exit, Exit::request);
 }
 
-TEST(ServingDefault, FollowsVllmsSteps) {
-  const auto row = [](int64_t tokens, int64_t experts = 128) { return default_row(kVllm, tokens, experts); };
-  EXPECT_EQ(row(32).block_m, 16);
-  EXPECT_EQ(row(33).block_m, 32);
-  EXPECT_EQ(row(96).block_m, 32);
-  EXPECT_EQ(row(97).block_m, 64);
-  EXPECT_EQ(row(512).block_m, 64);
-  EXPECT_EQ(row(513).block_m, 128);
-  EXPECT_EQ(row(64).block_n, 64);
-  EXPECT_EQ(row(65).block_n, 128);
-  EXPECT_EQ(row(64).block_k, 128);
-  EXPECT_EQ(row(65).block_k, 64);
-  EXPECT_EQ(row(128).warps, 4);
-  EXPECT_EQ(row(129).warps, 8);
-  EXPECT_EQ(row(32).stages, 4);
-  EXPECT_EQ(row(33).stages, 3);
-  EXPECT_EQ(row(8 * 129 - 1, 8).group_m, 1);
-  EXPECT_EQ(row(8 * 129, 8).group_m, 16);
-}
-
-TEST(ServingDefault, FollowsSglangsTwoRows) {
-  EXPECT_EQ(
-      default_row(kSglang, 8, 8),
-      (ServingRow{.block_m = 16, .block_n = 32, .block_k = 64, .group_m = 1, .warps = 4, .stages = 3, .use_tma = {}}));
-  EXPECT_EQ(
-      default_row(kSglang, 9, 8),
-      (ServingRow{.block_m = 64, .block_n = 64, .block_k = 32, .group_m = 8, .warps = 4, .stages = 3, .use_tma = {}}));
-}
-
+// Other defaults: lookup_test.cpp compares all of them with the servers' rules, written anew.
 TEST(ServingDefault, OfFp8FollowsItsOwnSteps) {
   const auto row = [](const Server& server, ScaleKind scales, int64_t tokens) {
     const ServingRow one = default_row(server, tokens, 8, format_of("fp8", scales));
