@@ -10,7 +10,7 @@ an architecture without a GPU.
     moetune tune --pack triton-pack --variant triton_moe \
       --strategy exhaustive --model qwen3-30b-a3b --tokens 1,64,4096
 
---from takes the kernel of an installed vLLM or SGLang as it is (or that of
+--from takes the kernel of an installed vLLM or SGLang unchanged (or that of
 --kernel-file), for both GEMMs of a layer:
 
     moetune tune --pack vllm-pack --variant vllm_moe --projection up,down \
@@ -33,7 +33,7 @@ validates the pack, once before it compiles.
 Make a pack for each architecture. One for several (--arch sm_90a,sm_80) holds
 the threads, shared memory and trailing arguments of a kernel once, and Triton
 often builds it in another way for each: such a kernel is there for the first of
-them alone. The pack is written, and the last sentence tells how many candidates
+them alone. The pack is written, and the last sentence says how many candidates
 are missing for which architecture.
 
 Exit 0: all that compiles is in the pack. 1: an architecture builds candidates
@@ -233,7 +233,7 @@ def name_of(function):
     return getattr(function, "__name__", str(function))
 
 
-def told(error):
+def sentence_of(error):
     """An error in a sentence: of a user's file with the line that raised it."""
     if isinstance(error, ValueError) and type(error).__name__ == "Wrong":
         return str(error)
@@ -483,9 +483,9 @@ def with_sizes(description, cases):
                 f"max(1 - max({name} - {value}, {value} - {name}), 0)" for name, value in case.items())])}
             for each in description["computes"] for case in cases]
     description["others"] = {name: sorted({case[name] for case in cases}) for name in sorted(needed - {"n", "k", "experts", "top_k"})}
-    told = needed & {"n", "k", "experts", "top_k"}
-    if told:  # other sizes are not those of a layer
-        sets = dict.fromkeys(tuple((name, case[name]) for name in sorted(told)) for case in cases)
+    sizes = needed & {"n", "k", "experts", "top_k"}
+    if sizes:  # other sizes are not those of a layer
+        sets = dict.fromkeys(tuple((name, case[name]) for name in sorted(sizes)) for case in cases)
         others = " * ".join("min(" + " + ".join(f"max({name} - {value}, {value} - {name})" for name, value in each) + ", 1)" for each in sets)
         description["rules"] = [*description["rules"], {"zero": others, "reason": "the kernels were compiled for "
                                 + " or ".join(", ".join(f"{name} = {value}" for name, value in each) for each in sets)}]
@@ -637,8 +637,8 @@ def validated(folder, name):
         return None
     result = subprocess.run([binary, "validate", folder], capture_output=True, text=True)
     if result.returncode:
-        told = [line for line in f"{result.stdout}{result.stderr}".replace(str(folder), str(name)).splitlines() if line and line[0] in "- "]
-        print("\n".join(["pack_triton.py: error: moetune does not take the pack", *told]), file=sys.stderr)
+        lines = [line for line in f"{result.stdout}{result.stderr}".replace(str(folder), str(name)).splitlines() if line and line[0] in "- "]
+        print("\n".join(["pack_triton.py: error: moetune does not take the pack", *lines]), file=sys.stderr)
     return 1 if result.returncode else 0
 
 
@@ -654,7 +654,7 @@ def foretold(arguments, description, tasks):
 
 
 def registers_of(cubin):
-    """Registers per thread, by cuobjdump where triton has one and the kernel tells its stack."""
+    """Registers per thread, by cuobjdump where triton has one and the cubin names its stack."""
     try:
         from triton import knobs
         path = knobs.nvidia.cuobjdump.path
@@ -663,12 +663,12 @@ def registers_of(cubin):
     temporary = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"moetune-{os.getpid()}.cubin"
     try:
         temporary.write_bytes(cubin)
-        told = subprocess.run([path, "-res-usage", temporary], capture_output=True, text=True, check=True).stdout
+        usage = subprocess.run([path, "-res-usage", temporary], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
     finally:
         temporary.unlink(missing_ok=True)
-    registers, stack = re.search(r"REG:(\d+)", told), re.search(r"STACK:(\d+)", told)
+    registers, stack = re.search(r"REG:(\d+)", usage), re.search(r"STACK:(\d+)", usage)
     return {"registers": int(registers.group(1))} if registers and stack else {}
 
 
@@ -853,14 +853,14 @@ def collect(results, folder):
             continue
         table, index = (binaries, key) if place is None else (prepared, place)
         files, first = table.setdefault(index, ({}, binary))
-        if binary != first:  # shared memory and threads are told once for all architectures
+        if binary != first:  # shared memory and threads are stated once for all architectures
             other.append((place, key, arch))
             continue
         files[arch] = folder.add(arch, cubin, registers)
     return prepared, binaries, failed, other
 
 
-def tell_missing(other, manifest, binaries):
+def report_missing(other, manifest, binaries):
     """Says for each architecture how many of the pack's candidates it lacks, and returns the exit code."""
     places = {key: place for place, key in enumerate(binaries)}
     for arch in dict.fromkeys(arch for _, _, arch in other):
@@ -1000,7 +1000,7 @@ def main(argv):
         with contextlib.redirect_stdout(sys.stderr):
             description = described(*arguments.source)
     except Exception as error:  # a user's file may raise anything
-        print(f"pack_triton.py: error: {told(error)}", file=sys.stderr)
+        print(f"pack_triton.py: error: {sentence_of(error)}", file=sys.stderr)
         return 2
     if arguments.find:
         return write_found(arguments, triton.__version__)
@@ -1041,7 +1041,7 @@ def main(argv):
     print(f"Next: moetune tune --pack {arguments.output} --variant {manifest['variant']} --model ...")
     if (wrong := validated(arguments.output, arguments.output)) is None:
         print(f"there is no moetune here: see what 'moetune validate {arguments.output}' says of it", file=sys.stderr)
-    return wrong or tell_missing(other, manifest, binaries)
+    return wrong or report_missing(other, manifest, binaries)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ bool names_a_folder(const Export& result, const std::string& output) {
   return !result.files.front().name.empty() && !output.ends_with(".json");
 }
 
-// Another program's configuration may be the work of its own tuner: what was there is kept.
+// Another program's configuration may come from that program's tuner, so an older file is kept.
 void write_files(const Export& result, const Content& content, const ExportOptions& options, const Terminal& terminal) {
   const std::string& output = options.output;
   const bool folder = names_a_folder(result, output);

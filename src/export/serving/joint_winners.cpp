@@ -209,7 +209,7 @@ bool has_pairs(const TunedTable& table) { return !pairs_of(table).empty(); }
 
 TunedTable with_joint_winners(TunedTable table, const JournalContents& journal, const std::vector<std::string>& shared,
                               std::vector<std::string>& notes) {
-  int64_t joined = 0, apart = 0;
+  int64_t paired = 0, apart = 0;
   double worst = 0;
   for (const auto& [first, second] : pairs_of(table)) {
     Entry &up = table.entries[first], &down = table.entries[second];
@@ -222,13 +222,13 @@ TunedTable with_joint_winners(TunedTable table, const JournalContents& journal, 
     const Candidate first_candidate = *pair->up.candidate, second_candidate = *pair->down.candidate;
     up.candidate = first_candidate, down.candidate = second_candidate;
     up.ties.clear(), down.ties.clear();
-    ++joined, worst = std::max(worst, pair->seconds() / apart_seconds - 1);
+    ++paired, worst = std::max(worst, pair->seconds() / apart_seconds - 1);
   }
-  if (joined > 0)
+  if (paired > 0)
     notes.push_back(
         fmt::format("{} of {} pairs of up and down get one configuration, by the least sum of their times: at worst "
                     "{:.1f} % over the winners of each",
-                    joined, joined + apart, 100 * worst));
+                    paired, paired + apart, 100 * worst));
   if (apart > 0)
     notes.push_back(fmt::format("{} of up and down {} apart: no candidates that fit together were timed",
                                 apart == 1 ? "1 pair" : fmt::format("{} pairs", apart), apart == 1 ? "stays" : "stay"));

@@ -165,7 +165,7 @@ def test_a_report_maps_the_tiles_of_a_pack(served):
     assert "(triton_moe)" in page and "block_n 64" in page
 
 
-def test_without_its_journal_up_and_down_are_not_joined(served):
+def test_without_its_journal_up_and_down_keep_their_winners(served):
     room = served
     (room.path / "t.json.journal.jsonl").rename(room.path / "kept.jsonl")
     message = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr

@@ -23,27 +23,27 @@ for name in ("--from", "--dtype", "--top-k", "--kernel-file", "--arch", "--candi
 parser.add_argument("--size", action="append")
 parser.add_argument("--gemm", action="append")
 parser.add_argument("--find", action="store_true")
-told = parser.parse_args(sys.argv[3:])
-out = pathlib.Path(told.o)
-if told.find:
-    out.write_text(json.dumps({{"kernel": told.kernel_file, "triton": "3.6.0", "servers_triton": ""}}))
+options = parser.parse_args(sys.argv[3:])
+out = pathlib.Path(options.o)
+if options.find:
+    out.write_text(json.dumps({{"kernel": options.kernel_file, "triton": "3.6.0", "servers_triton": ""}}))
     sys.exit()
-listed = json.loads(pathlib.Path(told.candidates).read_text())
+listed = json.loads(pathlib.Path(options.candidates).read_text())
 names = {ROW!r}
 manifest = json.loads(pathlib.Path({str(SOURCE / "tests/cli/files/packs/pack-toy.json")!r}).read_text())
-word = told.dtype if not told.dtype.startswith("fp8-") or told.dtype == "fp8-block" else told.dtype + "-fast"
+word = options.dtype if not options.dtype.startswith("fp8-") or options.dtype == "fp8-block" else options.dtype + "-fast"
 kernel = b"a kernel"
 for operand in manifest["operands"][:2]:
-    operand["dtype"] = told.dtype.split("-")[0] if operand["name"] == "w" or told.dtype[:3] in ("fp8", "fp1") else "bf16"
-if told.dtype.startswith("int4"):
-    assert told.gemm == ["down:2048,128", "up:256,2048"]
-manifest.update(variant=getattr(told, "from") + "_moe", rules=[], buffers=[], files={{"a.cubin": {{
-    "arch": told.arch, "bytes": len(kernel), "sha256": hashlib.sha256(kernel).hexdigest()}}}},
+    operand["dtype"] = options.dtype.split("-")[0] if operand["name"] == "w" or options.dtype[:3] in ("fp8", "fp1") else "bf16"
+if options.dtype.startswith("int4"):
+    assert options.gemm == ["down:2048,128", "up:256,2048"]
+manifest.update(variant=getattr(options, "from") + "_moe", rules=[], buffers=[], files={{"a.cubin": {{
+    "arch": options.arch, "bytes": len(kernel), "sha256": hashlib.sha256(kernel).hexdigest()}}}},
     knobs=[{{"name": name, "help": "", "values": sorted({{each["knobs"][name] for each in listed}}), "default": listed[0]["knobs"][name]}}
            for name in names],
     computes=[{{"op": "fwd", "dtype": word, "fusion": fusion, "weighting": weighting}} for fusion, weighting in
               (("permute_x+by_slot", "none"), ("by_slot+topk_weights", "result"))],
-    binaries=[{{"files": {{told.arch: "a.cubin"}}, "entry": "a", "threads": 128, "shared_bytes": 0}}],
+    binaries=[{{"files": {{options.arch: "a.cubin"}}, "entry": "a", "threads": 128, "shared_bytes": 0}}],
     launches=[{{"cubin": "candidate", "cooperative": False, "grid": "1", "arguments": [{{"pointer": "x"}}]}}],
     candidates=[[*(each["knobs"][name] for name in names), 0] for each in listed])
 out.mkdir()
@@ -76,11 +76,11 @@ SMALL = ["--tokens", "16,4096", "--set", "GROUP_SIZE_M=1", "--set", "num_stages=
 
 def test_a_dry_run_tells_files_cells_and_time_without_a_gpu(room):
     room.env.pop("MOETUNE_PLANT")
-    told = room.ok(*tune("vllm", "--dry-run", "--device", "h200")).stdout
-    assert f"vLLM looks for:\nout/{NAME}\n" in told
-    assert "Whether it has such files is unknown, because vLLM was not found here" in " ".join(told.split())
-    assert "72 cells: up and down of 1 layer, 18 token counts, routings uniform, zipf:1." in told
-    assert "170 of the 1280 configurations of its tuner are tried" in told and "Would take about " in told
+    text = room.ok(*tune("vllm", "--dry-run", "--device", "h200")).stdout
+    assert f"vLLM looks for:\nout/{NAME}\n" in text
+    assert "Whether it has such files is unknown, because vLLM was not found here" in " ".join(text.split())
+    assert "72 cells: up and down of 1 layer, 18 token counts, routings uniform, zipf:1." in text
+    assert "170 of the 1280 configurations of its tuner are tried" in text and "Would take about " in text
     assert not (room.path / "out").exists()
     plan = json.loads(room.ok(*tune("sglang", "--dry-run", "--device", "h200", "--shared-experts", "1", "--format", "json")).stdout)
     assert "--shared-experts is for one model without --ep" in room.error(2, *tune("sglang"), "--shared-experts", "1", "--ep", "2")
@@ -98,12 +98,12 @@ def test_a_file_has_the_servers_rows_where_ours_are_not_faster(room):
     base = {str(tokens): dict(zip(ROW, (16, 64, 128, 1, 4, 2) if tokens == 16 else (64, 256, 128, 8, 4, 4))) for tokens in (16, 4096)}
     (room.path / "configs").mkdir()
     room.write(f"configs/{NAME}", base)  # beside the kernel's file, as vLLM has it
-    told = room.ok(*tune("vllm", *SMALL)).stdout
+    text = room.ok(*tune("vllm", *SMALL)).stdout
     written = rows(room, f"out/{NAME}")
     assert written[16] == (16, 64, 128, 1, 4, 2)  # nothing is faster
     assert written[4096][1] == 64 and written[4096][5] == 2  # best by the planted formula
-    assert "1 of 2 rows are faster than vLLM's own" in told and "Next: VLLM_TUNED_CONFIG_FOLDER=out vllm serve ..." in told
-    assert any(line.startswith("|     16 | 16 64 128 1 4 2 ") and "the same" in line for line in told.splitlines()), told
+    assert "1 of 2 rows are faster than vLLM's own" in text and "Next: VLLM_TUNED_CONFIG_FOLDER=out vllm serve ..." in text
+    assert any(line.startswith("|     16 | 16 64 128 1 4 2 ") and "the same" in line for line in text.splitlines()), text
     table = room.json("out/moetune-table.json")
     validate("table", room.path / "out/moetune-table.json")
     assert {choice["rule"] for choice in table["choices"]} == {"layer"} and len(table["choices"]) == 4
@@ -123,8 +123,8 @@ def test_sglang_gets_two_files_with_the_same_block_size_m(room):
 def test_of_4_bits_vllms_other_kernel_keeps_its_rows(room):
     gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
     room.write("config.json", {**FP8, "quantization_config": gptq})
-    told = room.ok(*tune("vllm", "--tokens", "4096", "--set", "GROUP_SIZE_M=1", "--set", "num_stages=2,3")).stdout
-    assert "vllm serve --quantization moe_wna16 ..." in told
+    text = room.ok(*tune("vllm", "--tokens", "4096", "--set", "GROUP_SIZE_M=1", "--set", "num_stages=2,3")).stdout
+    assert "vllm serve --quantization moe_wna16 ..." in text
     written = room.json("out/E=512,N=128,device_name=NVIDIA_H200,dtype=int4_w4a16.json")
     assert {row["SPLIT_K"] for row in written.values()} == {1} and "BLOCK_SIZE_N" not in written["256"]  # 5 rows an expert
     assert written["4096"]["num_stages"] == 2 and written["512"]["BLOCK_SIZE_K"] == 32  # its default
@@ -186,9 +186,9 @@ def test_the_triton_to_install_is_the_servers(room, required, version):
     room.write("python", f"#!/bin/sh\nexec {sys.executable} -S \"$@\"\n")
     command = [word.replace("fused_moe.py", kernel) for word in tune("sglang")]
     assert f"pip install triton=={version}; or name a Python" in room.error(3, *command)
-    told = " ".join(room.ok(*command, "--dry-run").stdout.split())  # which finds the server's rows without Triton
-    assert f"It has 1 of these files: their rows stay where ours are not faster. {room.path / configs / SGLANG_NAME}" in told
-    assert f"pip install triton=={version}" in told
+    text = " ".join(room.ok(*command, "--dry-run").stdout.split())  # which finds the server's rows without Triton
+    assert f"It has 1 of these files: their rows stay where ours are not faster. {room.path / configs / SGLANG_NAME}" in text
+    assert f"pip install triton=={version}" in text
 
 
 def test_what_sglang_bundles_is_copied_beside_our_file(room):
@@ -207,9 +207,9 @@ def test_what_sglang_bundles_is_copied_beside_our_file(room):
 
 
 def test_without_what_sglang_bundles_our_file_goes_to_its_folder(room):
-    told = room.ok(*tune("sglang", *SMALL)).stdout
-    assert "Next: cp out/configs/triton_3_6_0/*.json sglang/srt/layers/moe/moe_runner/triton_utils/configs/triton_3_6_0" in told
-    assert "SGLANG_MOE_CONFIG_DIR would hide its other files" in told
+    text = room.ok(*tune("sglang", *SMALL)).stdout
+    assert "Next: cp out/configs/triton_3_6_0/*.json sglang/srt/layers/moe/moe_runner/triton_utils/configs/triton_3_6_0" in text
+    assert "SGLANG_MOE_CONFIG_DIR would hide its other files" in text
 
 
 def test_kernels_that_do_not_compile_are_counted_and_named(room):
@@ -219,8 +219,8 @@ for each in listed:
         print("the kernel", *(f"{name}={value}" for name, value in each["knobs"].items()), "for sm_90a does not compile: no layout",
               file=sys.stderr)
 '''))
-    told = room.ok(*tune("vllm", *SMALL)).stderr
-    assert "kernels do not compile with Triton 3.6.0 and are left out, all with BLOCK_SIZE_M 16 or 32; the first: the kernel BLOCK_SIZE_M=16" in told
+    text = room.ok(*tune("vllm", *SMALL)).stderr
+    assert "kernels do not compile with Triton 3.6.0 and are left out, all with BLOCK_SIZE_M 16 or 32; the first: the kernel BLOCK_SIZE_M=16" in text
 
 
 def test_a_layer_with_a_ready_file_is_said_to_have_one(room):

@@ -154,7 +154,7 @@ TEST(Vllm, FilesAreNamedByWhatOneRankHoldsAndByTheGate) {
   EXPECT_EQ(names({sample::layer("mine", Projection::up, 8, 2, 512, 256),
                    sample::layer("mine", Projection::down, 8, 2, 256, 512)}),
             Names{"E=8,N=512"})
-      << "down tells that there is no gate";
+      << "down shows that there is no gate";
   EXPECT_EQ(names({qwen_up(), sample::layer("mixtral-8x7b", Projection::up, 8, 2, 28672, 4096)}),
             (Names{"E=128,N=768", "E=8,N=14336"}));
 }
@@ -164,10 +164,10 @@ TEST(Vllm, AnUnknownModelIsTakenForGatedAndSaidSo) {
   const Export result =
       export_to("vllm", sample::table({entry(cell(up, 16), triton(16), 1), entry(cell(up, 32), triton(16), 1)}));
   EXPECT_EQ(result.files[0].name, "E=8,N=256,device_name=NVIDIA_H200.json");
-  int told = 0;
+  int times = 0;
   for (const std::string& note : result.notes)
-    told += holds(note, "mine is not a preset: its experts are assumed gated, so N = n / 2 = 256");
-  EXPECT_EQ(told, 1);
+    times += holds(note, "mine is not a preset: its experts are assumed gated, so N = n / 2 = 256");
+  EXPECT_EQ(times, 1);
 }
 
 TEST(Vllm, DownAloneIsTakenAndSaidSo) {

@@ -37,9 +37,9 @@ JournalContents timed() {
 TEST(JointWinners, HaveTheLeastSumOfTheTimesOfUpAndDown) {
   std::vector<std::string> notes;
   ASSERT_TRUE(has_pairs(apart()));
-  const TunedTable joined = with_joint_winners(apart(), timed(), {}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton_of(32, 4));
-  EXPECT_EQ(joined.entries[1].candidate, triton_of(32, 4));
+  const TunedTable paired = with_joint_winners(apart(), timed(), {}, notes);
+  EXPECT_EQ(paired.entries[0].candidate, triton_of(32, 4));
+  EXPECT_EQ(paired.entries[1].candidate, triton_of(32, 4));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(
       notes[0],
@@ -49,9 +49,9 @@ TEST(JointWinners, HaveTheLeastSumOfTheTimesOfUpAndDown) {
 
 TEST(JointWinners, MayShareSomeKnobsOnly) {
   std::vector<std::string> notes;
-  const TunedTable joined = with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton_of(32, 3));
-  EXPECT_EQ(joined.entries[1].candidate, triton_of(32, 4));
+  const TunedTable paired = with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes);
+  EXPECT_EQ(paired.entries[0].candidate, triton_of(32, 3));
+  EXPECT_EQ(paired.entries[1].candidate, triton_of(32, 4));
 }
 
 // The table when the final timed two candidates: the default was 3 % slower than the winner.
@@ -72,10 +72,10 @@ TEST(JointWinners, OfBothProjectionsAreTakenWhateverTheSearchTimed) {
   const std::vector<Trial> lucky = {sample::trial(triton_of(16, 3), 100.2), sample::trial(triton_of(32, 4), 99.8),
                                     sample::trial(triton_of(64, 4), 95)};
   std::vector<std::string> notes;
-  const TunedTable joined = with_joint_winners(raced(triton_of(16, 3), triton_of(16, 3), triton_of(32, 4)),
+  const TunedTable paired = with_joint_winners(raced(triton_of(16, 3), triton_of(16, 3), triton_of(32, 4)),
                                                screened(lucky, lucky), {}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton_of(16, 3));
-  EXPECT_EQ(joined.entries[1].candidate, triton_of(16, 3));
+  EXPECT_EQ(paired.entries[0].candidate, triton_of(16, 3));
+  EXPECT_EQ(paired.entries[1].candidate, triton_of(16, 3));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_TRUE(holds(notes[0], "at worst 0.0 % over the winners of each"));
 }
@@ -87,10 +87,10 @@ TEST(JointWinners, AreChosenByTimesOfTheFinalWhereItTimedThem) {
                                    sample::trial(triton_of(64, 3), 120)};
   std::vector<std::string> notes;
   // 32x4 is the default: 103 in both. 16x3 is 100 in up, where it won, and 102 in down.
-  const TunedTable joined =
+  const TunedTable paired =
       with_joint_winners(raced(triton_of(16, 3), triton_of(64, 3), triton_of(32, 4)), screened(up, down), {}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton_of(16, 3));
-  EXPECT_EQ(joined.entries[1].candidate, triton_of(16, 3));
+  EXPECT_EQ(paired.entries[0].candidate, triton_of(16, 3));
+  EXPECT_EQ(paired.entries[1].candidate, triton_of(16, 3));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_TRUE(holds(notes[0], "at worst 1.0 % over the winners of each"));
 }
@@ -101,17 +101,17 @@ TEST(JointWinners, AreNotOfAnotherBuildOfThePack) {
   std::vector<Trial> times = timed().trials.begin()->second;
   times.push_back(sample::trial(other, 1));
   std::vector<std::string> notes;
-  const TunedTable joined = with_joint_winners(apart(), screened(times, times), {}, notes);
-  for (const Entry& entry : joined.entries) EXPECT_EQ(entry.candidate.foreign[0].second, "0123456789ab");
+  const TunedTable paired = with_joint_winners(apart(), screened(times, times), {}, notes);
+  for (const Entry& entry : paired.entries) EXPECT_EQ(entry.candidate.foreign[0].second, "0123456789ab");
 }
 
 TEST(JointWinners, OfCellsThatWereNotTimedTogetherStayApart) {
   std::vector<std::string> notes;
   JournalContents journal = timed();
   journal.trials.clear();
-  const TunedTable joined = with_joint_winners(apart(), journal, {}, notes);
-  EXPECT_EQ(joined.entries[0].candidate, triton_of(16, 3));
-  EXPECT_EQ(joined.entries[1].candidate, triton_of(64, 4));
+  const TunedTable paired = with_joint_winners(apart(), journal, {}, notes);
+  EXPECT_EQ(paired.entries[0].candidate, triton_of(16, 3));
+  EXPECT_EQ(paired.entries[1].candidate, triton_of(64, 4));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_TRUE(holds(notes[0], "1 pair of up and down stays apart: no candidates that fit together were timed"));
 }
