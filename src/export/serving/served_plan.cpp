@@ -90,6 +90,7 @@ CellRequest served_request(const Server& server, CellRequest asked, int64_t shar
                           "tune one kind after the other into the same folder: --model NAME#1, then --model NAME#2");
   }
   const ServingFormat format = serving_format(first);
+  static_cast<void>(format_name(server, format));
   asked.fast_sums = format.element == "fp8" && !format.blocks();
   if (asked.tokens.empty()) {
     asked.tokens = serving_token_counts();

@@ -24,11 +24,6 @@ constexpr int64_t kBlock = 128;  // rows, and columns, of W that one scale of a 
 
 bool is_in_every_row(std::string_view knob) { return knob == kBlockM || knob == kGroupM; }
 
-const FormatName* find_format(const Server& server, const ServingFormat& format) {
-  const auto found = std::ranges::find(server.formats, format.element, &FormatName::element);
-  return found == server.formats.end() ? nullptr : &*found;
-}
-
 std::string triton_folder(std::string_view triton) { return "triton_" + replaced(triton, ".", {"_"}); }
 
 // {3, 6, 0} of "configs/triton_3_6_0"; nothing for other folders.
@@ -112,7 +107,16 @@ std::vector<std::string> server_words() {
 
 const Server& find_server(std::string_view word) { return *servers()[place_of_word("program", word, server_words())]; }
 
-bool serves(const Server& server, const ServingFormat& format) { return find_format(server, format) != nullptr; }
+const FormatName* find_format_name(const Server& server, const ServingFormat& format) {
+  const auto found = std::ranges::find(server.formats, format.element, &FormatName::element);
+  return found == server.formats.end() ? nullptr : &*found;
+}
+
+const FormatName& format_name(const Server& server, const ServingFormat& format) {
+  if (const FormatName* found = find_format_name(server, format)) return *found;
+  throw request_error(fmt::format("{}'s kernel has no {}: it looks up no file for it", server.title, format.element),
+                      fmt::format("it has {}", fmt::join(mapped(server.formats, &FormatName::element), ", ")));
+}
 
 const std::vector<int64_t>& serving_token_counts() {
   static const std::vector<int64_t> counts = {1,  2,   4,   8,   16,   24,   32,   48,   64,
@@ -132,10 +136,7 @@ ServingRow default_row(const Server& server, int64_t tokens, int64_t experts, co
 
 std::string serving_file_name(const Server& server, int64_t experts, int64_t intermediate, const std::string& device,
                               const ServingFormat& format, bool down) {
-  const FormatName* named = find_format(server, format);
-  if (!named)
-    throw request_error(fmt::format("{}'s kernel has no {}: it looks up no file for it", server.title, format.element),
-                        fmt::format("it has {}", fmt::join(mapped(server.formats, &FormatName::element), ", ")));
+  const std::string_view dtype = format_name(server, format).dtype;
   const std::string part = server.device_part(device);
   const auto is_safe = [](unsigned char c) {
     return std::isalnum(c) || std::string_view("-_.+()").find(static_cast<char>(c)) != std::string_view::npos;
@@ -144,7 +145,7 @@ std::string serving_file_name(const Server& server, int64_t experts, int64_t int
     throw request_error(fmt::format("the device name '{}' cannot be part of a file name", device));
   if (format.groups() && server.counts_bytes) intermediate /= 2;
   return fmt::format("E={},N={},device_name={}{}{}{}{}{}.json", experts, intermediate, part,
-                     named->dtype.empty() ? "" : ",dtype=", named->dtype, format.blocks() ? server.block_shape : "",
+                     dtype.empty() ? "" : ",dtype=", dtype, format.blocks() ? server.block_shape : "",
                      server.names_channels && format.scales == ScaleKind::channel && format.quantised_x()
                          ? ",per_channel_quant=True"
                          : "",

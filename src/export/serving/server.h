@@ -102,8 +102,10 @@ std::span<const Server* const> servers();
 std::vector<std::string> server_words();
 const Server& find_server(std::string_view word);  // Exit::request with the nearest
 
-/// Whether it has files for the format.
-bool serves(const Server& server, const ServingFormat& format);
+/// Its name of the format; null where it has no files for it.
+const FormatName* find_format_name(const Server& server, const ServingFormat& format);
+/// Exit::request where it has no files for the format.
+const FormatName& format_name(const Server& server, const ServingFormat& format);
 
 /// Token counts that the servers' own tuners fill.
 const std::vector<int64_t>& serving_token_counts();

@@ -145,7 +145,7 @@ std::vector<ServingLayer> serving_layers(const Server& server, const TunedTable&
       ++left_out["serving has no dx and dw"];
     } else if (!entry.skipped.empty()) {
       ++left_out["they have no winner"];
-    } else if (!serves(server, serving_format(layer))) {
+    } else if (!find_format_name(server, serving_format(layer))) {
       ++left_out[fmt::format("{} has no files for {}", server.title, layer.format.word)];
     } else {
       const ServedFile file = served_file(server, layer, intermediate_size(layer, table, notes), table.device.name);
