@@ -13,22 +13,33 @@
 namespace moetune {
 namespace {
 
+// Values that all wrong candidates have and no right one; where there are none, those that some right one lacks.
 std::vector<std::string> shared_knobs(const std::set<Candidate>& wrong, const std::set<Candidate>& right) {
-  std::vector<std::string> shared;
+  std::vector<std::string> alone, shared;
   const Candidate& first = *wrong.begin();
-  if (!std::ranges::all_of(wrong, [&](const Candidate& one) { return same_variant(one, first); })) return shared;
+  if (!std::ranges::all_of(wrong, [&](const Candidate& one) { return same_variant(one, first); })) return {};
   for (size_t i = 0; i < first.values.size(); ++i) {
     const auto has_it = [&](const Candidate& one) {
       return same_variant(one, first) && one.values[i] == first.values[i];
     };
-    if (std::ranges::all_of(wrong, has_it) && !std::ranges::all_of(right, has_it))
-      shared.push_back(
-          fmt::format("{}={}", first.variant->knobs[i].name, knob_text(first.variant->knobs[i], first.values[i])));
+    const auto with_it = std::ranges::count_if(right, has_it);
+    if (!std::ranges::all_of(wrong, has_it) || with_it == std::ssize(right)) continue;
+    const Knob& knob = first.variant->knobs[i];
+    (with_it == 0 ? alone : shared).push_back(fmt::format("{}={}", knob.name, knob_text(knob, first.values[i])));
   }
-  return shared;
+  return alone.empty() ? shared : alone;
 }
 
 }  // namespace
+
+std::vector<VerifiedCandidate> verified_candidates(const TunedTable& table, const JournalContents& journal) {
+  std::vector<VerifiedCandidate> verified;
+  for (const Entry& entry : table.entries)
+    for (const Trial& trial : value_in(journal.trials, id(entry.cell)))
+      if (trial.status == Status::ok || trial.status == Status::wrong_result)
+        verified.push_back({entry.cell, trial.candidate, trial.reason});
+  return verified;
+}
 
 std::optional<WrongResults> wrong_results(const std::vector<VerifiedCandidate>& verified) {
   std::set<Candidate> wrong, right;

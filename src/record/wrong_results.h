@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "variant/candidate.h"
-#include "workload/problem.h"
+#include "record/journal/journal.h"
+#include "record/table/table.h"
 
 namespace moetune {
 
@@ -18,9 +18,12 @@ struct VerifiedCandidate {
 
 struct WrongResults {
   size_t candidates = 0, cells = 0;     // different candidates, and cells with one of them
-  std::vector<std::string> knobs = {};  // "block_m=128": values of all of them that not all right candidates have
+  std::vector<std::string> knobs = {};  // "block_m=128": values of all of them that right candidates lack
   VerifiedCandidate first = {};
 };
+
+/// The candidates of a table's cells that ran, as the journal has them.
+std::vector<VerifiedCandidate> verified_candidates(const TunedTable& table, const JournalContents& journal);
 
 /// Nothing where all are right.
 std::optional<WrongResults> wrong_results(const std::vector<VerifiedCandidate>& verified);

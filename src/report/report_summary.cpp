@@ -10,6 +10,7 @@
 #include "record/comparison.h"
 #include "record/layer.h"
 #include "record/step.h"
+#include "record/wrong_results.h"
 #include "report/report_content.h"
 
 namespace moetune {
@@ -177,6 +178,9 @@ ReportSection summary_section(const ReportInput& input) {
                                   "default and the baselines come from paired rounds, speed-ups over peers from "
                                   "independent medians."},
                    .grid = speed_ups(input)};
+  if (input.journal)
+    if (const auto wrong = wrong_results(verified_candidates(*input.table, *input.journal)))
+      first.paragraphs.insert(first.paragraphs.begin() + 1, sentence(*wrong));
   if (!input.peers)
     first.paragraphs.emplace_back(
         "There are no times of other libraries: give a file of scripts/peers.py with --peers FILE.");

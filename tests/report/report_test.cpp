@@ -115,6 +115,9 @@ TEST(Report, BeginsWithTheAnswerAndOneChart) {
   const ReportSection summary = summary_section(inputs.all());
   EXPECT_EQ(summary.parts[0].paragraphs[0],
             "2 of 3 cells have a winner, of which 2 are too noisy to trust and left out of the speed-ups.");
+  EXPECT_EQ(summary.parts[0].paragraphs[1],
+            "2 candidates with block_k=32 gave wrong results in 1 cell. The first, in " + id(first_cell()) +
+                ": row 3 differs.");
   EXPECT_TRUE(summary.parts[0].grid.rows.empty());
 }
 

@@ -364,6 +364,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     note(invocation.terminal, "there is no GPU here ('moetune doctor' says why): the cpu's kernel is tuned");
   prepare(options, request, whole, choosing, *devices[0], invocation);
   const std::atomic<bool>& stop = stop_on_signals();
+  const Clock::time_point end = end_of_budget(request.time_budget);
   const bool known = whole.before && request.cells.empty();
   const TunedTable table =
       known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, devices, stop);
@@ -403,6 +404,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
       const JournalContents journal = read_journal(options.journal, options.catalog);
       ContestRequest pairing;
       measure_as_finals(pairing, request);
+      pairing.end = end;
       pairing.contenders = [&](const Entries& entries) { return fastest_candidates(*entries[0], journal); };
       contest("pairing", [&](Backend& device, const ContestListener& listener) {
         all.layers = measure_layers(all, device, pairing, listener, stop);
@@ -465,13 +467,8 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
 
 std::string wrong_text(const TuneOptions& options, const TunedTable& table, const Style& style) {
   if (std::ranges::none_of(table.entries, [](const Entry& entry) { return entry.failed > 0; })) return "";
-  std::vector<VerifiedCandidate> verified;
   const JournalContents journal = read_journal(options.journal, options.catalog);
-  for (const Entry& entry : table.entries)
-    for (const Trial& trial : value_in(journal.trials, id(entry.cell)))
-      if (trial.status == Status::ok || trial.status == Status::wrong_result)
-        verified.push_back({entry.cell, trial.candidate, trial.reason});
-  return wrong_results_text(verified, options.device, style);
+  return wrong_results_text(verified_candidates(table, journal), options.device, style);
 }
 
 Command tune_command() {
