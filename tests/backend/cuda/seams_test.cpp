@@ -75,8 +75,10 @@ std::string with_policies(std::string unit, const Line& line) {
   const size_t at = unit.find(line.printed);
   if (at == std::string::npos) throw std::runtime_error("the unit lacks " + std::string(line.printed));
   unit.replace(at, line.printed.size(), line.in_its_place);
-  const size_t end = unit.find('}', unit.find("problem = {"));
-  if (!line.problem.empty()) unit.insert(end, (unit[end - 1] == '{' ? "" : ", ") + std::string(line.problem));
+  // Members are initialised in their order: those of scales come before all that such a unit has.
+  const size_t begin = unit.find('{', unit.find("problem = {")) + 1, end = unit.find('}', begin);
+  const std::string own = unit.substr(begin, end - begin), more(line.problem), comma = own.empty() ? "" : ", ";
+  if (!more.empty()) unit.replace(begin, end - begin, more[1] == 'x' ? more + comma + own : own + comma + more);
   return unit.insert(unit.find("struct Config"), kPolicies);
 }
 
