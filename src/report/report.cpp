@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "base/embedded.h"
@@ -22,7 +23,7 @@ std::vector<ReportSection> short_sections(const ReportInput& input) {
   std::vector<ReportSection> sections = {summary_section(input), results_section(input)};
   for (ReportSection& section : sections) {
     std::erase_if(section.parts, [](const ReportPart& part) { return part.folded; });
-    for (ReportPart& part : section.parts) part.legend.clear(), part.figures.clear();
+    for (ReportPart& part : section.parts) part.figures.clear();
   }
   sections[0].parts[0].paragraphs.push_back(
       fmt::format("A page of over {} cells has one chart, and no sections on routing, knobs, the search and faults: "
@@ -102,15 +103,16 @@ std::string html_grid(const ReportPart& part) {
 std::string html_figures(const ReportPart& part) {
   size_t shown = 0;
   std::string out;
+  std::map<int, std::string> names;  // by their styles
   for (const Figure& figure : part.figures) {
     if (figure.svg.empty()) continue;
     ++shown;
+    for (const auto& [style, name] : figure.legend) names.emplace(style, name);
     out += fmt::format("<figure><figcaption>{}</figcaption>{}</figure>\n", html_line(figure.caption), figure.svg);
   }
   if (shown == 0) return "";
   std::string legend;
-  for (const auto& [style, name] : part.legend)
-    legend += fmt::format("<li>{}{}</li>", svg_sample(style), html_text(name));
+  for (const auto& [style, name] : names) legend += fmt::format("<li>{}{}</li>", svg_sample(style), html_text(name));
   if (!legend.empty()) legend = fmt::format("<ul class=\"legend\">{}</ul>\n", legend);
   return fmt::format("{}<div class=\"figures{}\">\n{}</div>\n", legend, shown == 1 ? " one" : "", out);
 }

@@ -118,21 +118,10 @@ std::string range_text(const std::vector<double>& ratios) {
   return ratios.size() == 1 ? mean : fmt::format("{} ({} to {})", mean, factor_text(least), factor_text(most));
 }
 
-std::vector<LegendEntry> chart_legend(const ReportInput& input, const Entries& entries, bool fastest_alone) {
-  std::vector<std::string> names = {kWinner, kDefault, kComputeRoof, kMemoryRoof, kFastest};
+Figure ratio_figure(const ReportInput& input, const Entries& entries, bool fastest_alone, const std::string& caption) {
+  std::vector<std::string> names = {kWinner, kDefault, kComputeRoof, kMemoryRoof, kFastest};  // by their styles
   const size_t fastest = names.size() - 1;
   for (const std::string& name : other_names(input)) add_once(names, name);
-  std::vector<LegendEntry> legend;
-  for (size_t style = 0; style < names.size(); ++style) {
-    const bool shown = style < fastest || (style == fastest) == fastest_alone;
-    if (shown && !ratios_of(input, entries, names[style]).empty())
-      legend.push_back({static_cast<int>(style), names[style]});
-  }
-  return legend;
-}
-
-Figure ratio_figure(const ReportInput& input, const Entries& entries, const std::vector<LegendEntry>& legend,
-                    const std::string& caption) {
   Chart chart{.description = caption + ": time over the winner's, over tokens",
               .x = {"tokens", true},
               .y = {.label = "time over the winner's",
@@ -140,18 +129,24 @@ Figure ratio_figure(const ReportInput& input, const Entries& entries, const std:
                     .ticks = {1, 2, 0.5, 3, 1.5, 0.7, 1.2, 0.8, 1.1, 0.9, 2.5, 0.6, 1.05, 0.95},
                     .min = 0.5,
                     .max = 3}};
+  Figure figure{.caption = caption, .svg = ""};
   std::map<int64_t, Entries> by_tokens;
   for (const Entry* entry : entries) by_tokens[entry->cell.tokens].push_back(entry);
   for (const auto& [tokens, cells] : by_tokens) chart.x.ticks.push_back(static_cast<double>(tokens));
-  for (const auto& [style, name] : legend) {
+  for (size_t style = 0; style < names.size(); ++style) {
+    if (style >= fastest && (style == fastest) != fastest_alone) continue;
+    const std::string& name = names[style];
     const bool roof = name == kComputeRoof || name == kMemoryRoof;
-    Series one{.style = style, .dashed = roof || name == kDefault};
+    Series one{.style = static_cast<int>(style), .dashed = roof || name == kDefault};
     for (const auto& [tokens, cells] : by_tokens)
       if (const auto point = point_of(input, cells, name); point && !(roof && point->y.value < chart.y.min))
         one.points.push_back(*point);
+    if (one.points.empty()) continue;
+    figure.legend.push_back({one.style, name});
     chart.series.push_back(std::move(one));
   }
-  return {caption, svg(chart)};
+  figure.svg = svg(chart);
+  return figure;
 }
 
 std::span<const Trial> recorded_trials(const ReportInput& input, const Cell& cell) {

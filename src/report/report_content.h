@@ -67,12 +67,12 @@ struct LegendEntry {
 struct Figure {
   std::string caption;
   std::string svg;  // HTML only; empty = nothing is shown
+  std::vector<LegendEntry> legend = {};
 };
 
 struct ReportPart {
   std::string heading = {};  // of the part; empty = none
   std::vector<std::string> paragraphs = {};
-  std::vector<LegendEntry> legend = {};  // of the figures
   std::vector<Figure> figures = {};
   Grid grid = {};  // empty = no table
   /// Of a heat map, [rows][columns]: 0 best to 5, -1 = none; empty = no heat map.
@@ -120,13 +120,9 @@ std::vector<double> ratios_of(const ReportInput& input, const Entries& entries, 
 /// "1.26x (0.98x to 2.1x)", the geometric mean of one value or more with their range.
 std::string range_text(const std::vector<double>& ratios);
 
-/// What a chart of times of these entries shows: the winner, the default, the roofs, and the fastest of the others, or
-/// each of them. A name has the same style in every chart of the page.
-std::vector<LegendEntry> chart_legend(const ReportInput& input, const Entries& entries, bool fastest_alone);
-
-/// A chart of times over the winner's, over tokens, with a series for each name.
-Figure ratio_figure(const ReportInput& input, const Entries& entries, const std::vector<LegendEntry>& legend,
-                    const std::string& caption);
+/// A chart of times over the winner's, over tokens: of the winner, the default, the roofs, and the fastest of the
+/// others, or each of them. A name has the same style in every chart of the page; the legend has those that are drawn.
+Figure ratio_figure(const ReportInput& input, const Entries& entries, bool fastest_alone, const std::string& caption);
 
 /// All trials of the journal in a cell, in order.
 std::span<const Trial> recorded_trials(const ReportInput& input, const Cell& cell);

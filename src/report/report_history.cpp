@@ -35,13 +35,14 @@ Figure figure_of(const HistorySeries& series) {
   }
   chart.series.push_back(level_line(series, 1, &Estimate::value));
   for (const auto end : {&Estimate::low, &Estimate::high}) chart.series.push_back(level_line(series, 2, end));
-  return {.caption = series.name, .svg = svg(chart)};
+  return {.caption = series.name,
+          .svg = svg(chart),
+          .legend = {{0, "a run's median"}, {1, "level"}, {2, "noise band: two standard deviations of a run"}}};
 }
 
 // The series of runs on one device, in one regime.
 ReportPart part_of(const std::vector<HistoryRun>& runs) {
   ReportPart part{.heading = fmt::format("{}, {}", runs[0].device, runs[0].regime),
-                  .legend = {{0, "a run's median"}, {1, "level"}, {2, "noise band: two standard deviations of a run"}},
                   .grid = {{{"cell"}, {"runs", true}, {"now", true}, {"noise", true}, {"changes"}}, {}}};
   for (const HistorySeries& series : series_of(runs)) {
     std::string changes;

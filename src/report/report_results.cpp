@@ -85,12 +85,10 @@ Grid times(const ReportInput& input, const Entries& entries, const std::vector<s
 }
 
 // A chart for each routing and seed.
-ReportPart curves(const ReportInput& input, const Entries& entries) {
-  ReportPart part{.legend = chart_legend(input, entries, false)};
+std::vector<Figure> curves(const ReportInput& input, const Entries& entries) {
   const auto routing_of = [](const Entry* entry) { return std::tie(entry->cell.routing, entry->cell.seed); };
-  for (const Entries& group : grouped_by(entries, routing_of))
-    part.figures.push_back(ratio_figure(input, group, part.legend, routing_title(group[0]->cell)));
-  return part;
+  return mapped(grouped_by(entries, routing_of),
+                [&](const Entries& group) { return ratio_figure(input, group, false, routing_title(group[0]->cell)); });
 }
 
 }  // namespace
@@ -99,10 +97,8 @@ ReportSection results_section(const ReportInput& input) {
   const std::vector<std::string> names = other_names(input);
   ReportSection section{"Results", {}};
   for (const Entries& entries : by_shape(*input.table)) {
-    ReportPart part = curves(input, entries);
-    part.heading = title(entries[0]->cell.shape);
-    part.grid = winners(input, entries);
-    section.parts.push_back(std::move(part));
+    section.parts.push_back(
+        {.heading = title(entries[0]->cell.shape), .figures = curves(input, entries), .grid = winners(input, entries)});
     section.parts.push_back({.heading = "Winners with all knobs", .grid = all_knobs(entries), .folded = true});
     if (names.empty()) continue;
     section.parts.push_back({.heading = "Speed-ups", .grid = times(input, entries, names, true)});

@@ -158,9 +158,8 @@ ReportPart opening(const ReportInput& input) {
       "Charts show times over the winner's: 1 is the winner, 2 takes twice as long. An arrow is beyond the scale. A "
       "roof is the least time that the device's peak arithmetic or memory bandwidth allows; below 0.5 it is not "
       "drawn.");
-  part.legend = chart_legend(input, trusted, true);
   part.figures.push_back(
-      ratio_figure(input, trusted, part.legend,
+      ratio_figure(input, trusted, true,
                    "Geometric mean over the cells with equal token counts, with bars from the least to the most"));
   return part;
 }
