@@ -99,8 +99,9 @@ bool copy_bundled(const ServedRun& run, const TuneOptions& options, const Termin
 // How to serve with the files.
 std::string next_step(const ServedRun& run, bool by_variable) {
   const Server& server = *run.plan.server;
+  const bool groups = run.plan.layers[0].file.format.groups();
   const std::string serve =
-      fmt::format("{} {}...", server.command, run.plan.layers[0].file.format.groups() ? server.groups_arguments : "");
+      fmt::format("{}{}{} ...", server.command, groups ? " " : "", groups ? server.groups_arguments : "");
   if (by_variable) return fmt::format("{}={} {}", server.variable, shell_quoted(run.folder.string()), serve);
   return fmt::format(
       "cp {}*.json {}/{}/{}, in the folder where {} is installed ({} would hide its other files), then {}",
@@ -226,7 +227,7 @@ std::string served_plan_text(const ServedRun& run, const TuneOptions& options) {
       plan.rows.size(), plan.of_rows));
   if (plan.layers[0].file.format.groups())
     say(fmt::format("{} runs this kernel with {}; without it, it may run Marlin, which reads no file.", title,
-                    fmt::join(split(plan.server->groups_arguments, ' '), " ")));
+                    plan.server->groups_arguments));
   if (!run.missing.empty()) say(fmt::format("The kernel cannot be compiled here: {}.", run.missing));
   result += "\n";
   say(

@@ -48,7 +48,7 @@ constinit const Server kSglang = {
     .triton_folders = true,
     .bundled = kSglangBundled,
     .command = "python3 -m sglang.launch_server",
-    .groups_arguments = "--quantization moe_wna16 ",
+    .groups_arguments = "--quantization moe_wna16",
     .formats = kSglangFormats,
     .block_shape = ",block_shape=[128, 128]",
     .names_channels = true,

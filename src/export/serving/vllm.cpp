@@ -56,7 +56,7 @@ constinit const Server kVllm = {
     .variable = "VLLM_TUNED_CONFIG_FOLDER",
     .bundled = kVllmBundled,
     .command = "vllm serve",
-    .groups_arguments = "--quantization moe_wna16 ",
+    .groups_arguments = "--quantization moe_wna16",
     .formats = kVllmFormats,
     .block_shape = ",block_shape=[128,128]",
     .device_part = vllm_device,
