@@ -10,6 +10,7 @@
 #include "check/check.h"
 #include "check/check_peers.h"
 #include "check/outputs/check_history.h"
+#include "check/two_packs.h"
 #include "check/update_table.h"
 #include "cli/commands/command.h"
 #include "cli/options/against.h"

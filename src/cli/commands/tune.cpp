@@ -16,7 +16,7 @@
 #include "cli/text/progress.h"
 #include "export/exporter.h"
 #include "record/layer.h"
-#include "record/table/table.h"
+#include "record/table/append.h"
 #include "tune/final.h"
 #include "tune/layers.h"
 #include "tune/rounds.h"
@@ -106,6 +106,26 @@ void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const 
   whole.asked = request.cells;
 }
 
+// --append: leaves the cells that the table lacks.
+void append_to(const TuneOptions& options, TuneRequest& request, Whole& whole, Backend& backend,
+               const std::function<void(const std::string&)>& say) {
+  const std::string& file = options.output;
+  if (!is_there(file)) return say(fmt::format("{} does not exist: --append begins a new table", file));
+  try {
+    request.cells = lacking_cells(whole, read_table(file, options.catalog),
+                                  {backend.device(), backend.environment(), request.regime});
+  } catch (const Error& error) {
+    if (error.exit() != Exit::machine) throw;
+    throw Error(error.exit(), fmt::format("--append: cells of this run cannot be added to {}: {}", file, error.what()),
+                "name another table with -o, or tune all cells again without --append");
+  }
+  const size_t cells = whole.asked.size(), lacking = request.cells.size();
+  if (lacking == 0)
+    say(fmt::format("{} holds all these cells already: nothing is tuned", file));
+  else if (lacking < cells)
+    say(fmt::format("{} holds {} of {} cells already: --append tunes the others", file, cells - lacking, cells));
+}
+
 // Finds faults of the request before the run puts an older journal aside. With --append, keeps only the cells that the
 // table lacks.
 void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std::optional<ContestRequest>& choosing,
@@ -119,7 +139,7 @@ void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std
   }
   if (!options.quiet) note_useless_warm_start(request, invocation.terminal);
   require_regime(request.regime, device);
-  if (options.append) request.cells = append_to(whole, options.output, options.catalog, backend, request.regime, say);
+  if (options.append) append_to(options, request, whole, backend, say);
   if (whole.before)
     request.warm_start.insert(request.warm_start.end(), whole.before->entries.begin(), whole.before->entries.end());
   if (choosing) require_choice(*choosing, cells_to_choose_for(whole)), measure_as_finals(*choosing, request);

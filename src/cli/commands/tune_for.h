@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli/commands/command.h"
-#include "cli/options/parts.h"
+#include "cli/options/shard.h"
 #include "cli/tables/choosing.h"
 #include "export/serving/served_plan.h"
 #include "tune/tuner.h"

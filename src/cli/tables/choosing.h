@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/options/options.h"
-#include "cli/options/parts.h"
+#include "cli/options/shard.h"
 #include "cli/text/console.h"
 #include "cli/text/output.h"
 #include "tune/contest.h"

@@ -1,5 +1,5 @@
 // Which cells a shard has, by the option and by the variables of Slurm and MPI.
-#include "cli/options/parts.h"
+#include "cli/options/shard.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,9 @@
-// Ranks from the option or the environment, how cells are dealt, and tables combined by the rules of `merge`.
-#include "cli/options/parts.h"
+// Ranks from the option or the environment, and how cells are dealt.
+#include "cli/options/shard.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/error.h"
 #include "base/text/units.h"
@@ -12,7 +11,7 @@
 namespace moetune {
 namespace {
 
-constexpr int64_t kMostShards = 1'000'000;
+constexpr int64_t kMaxShards = 1'000'000;
 
 // One of `count` tasks; `rank` counts from 0.
 struct Task {
@@ -55,7 +54,7 @@ Task launched_task(const Variables& variable) {
   for (const Launcher& launcher : kLaunchers) {
     if (!is_set(variable, launcher.rank) || !is_set(variable, launcher.count)) continue;
     if (launcher.needs && !is_set(variable, launcher.needs)) continue;
-    const int64_t count = read(variable, launcher.count, 1, kMostShards).value();
+    const int64_t count = read(variable, launcher.count, 1, kMaxShards).value();
     return {read(variable, launcher.rank, 0, count - 1).value(), count,
             fmt::format("{} and {}", launcher.rank, launcher.count)};
   }
@@ -68,7 +67,7 @@ Task launched_task(const Variables& variable) {
 Task array_task(const Variables& variable) {
   const auto value = [&](const char* name) { return read(variable, name, 0, INT32_MAX); };
   const auto task = value("SLURM_ARRAY_TASK_ID"), first = value("SLURM_ARRAY_TASK_MIN");
-  const auto count = read(variable, "SLURM_ARRAY_TASK_COUNT", 1, kMostShards);
+  const auto count = read(variable, "SLURM_ARRAY_TASK_COUNT", 1, kMaxShards);
   const int64_t step = read(variable, "SLURM_ARRAY_TASK_STEP", 1, INT32_MAX).value_or(1);
   if (!task || !first || !count || *count == 1) return {};
   const int64_t distance = *task - *first;
@@ -82,7 +81,7 @@ Shard parse_shard(const std::string& text) {
   const size_t slash = text.find('/');
   if (slash == std::string::npos)
     throw request_error(fmt::format("--shard {}: expected i/n", text), "such as --shard 2/4 for the second of four");
-  const int64_t count = parse_integer(text.substr(slash + 1), "--shard i/n: n", 1, kMostShards);
+  const int64_t count = parse_integer(text.substr(slash + 1), "--shard i/n: n", 1, kMaxShards);
   return {.index = parse_integer(text.substr(0, slash), "--shard i/n: i", 1, count), .count = count};
 }
 
@@ -118,67 +117,5 @@ std::filesystem::path shard_file(const Shard& shard, const std::filesystem::path
 }
 
 std::string text(const Shard& shard) { return fmt::format("{}/{}", shard.index, shard.count); }
-
-std::vector<Cell> append_to(Whole& whole, const std::string& file, const Catalog& catalog, Backend& backend,
-                            Regime regime, const std::function<void(const std::string&)>& say) {
-  if (!is_there(file)) {
-    say(fmt::format("{} does not exist: --append begins a new table", file));
-    return whole.asked;
-  }
-  whole.before = read_table(file, catalog);
-  try {
-    require_mergeable("tables", {whole.before->device, whole.before->environment, whole.before->regime},
-                      {backend.device(), backend.environment(), regime});
-  } catch (const Error& error) {
-    throw Error(error.exit(), fmt::format("--append: cells of this run cannot be added to {}: {}", file, error.what()),
-                "name another table with -o, or tune all cells again without --append");
-  }
-  std::set<std::string> known;
-  for (const Entry& entry : whole.before->entries)
-    if (entry.complete && entry.skipped.empty()) known.insert(id(entry.cell));
-  std::vector<Cell> lacking = whole.asked;
-  std::erase_if(lacking, [&](const Cell& cell) { return known.contains(id(cell)); });
-  const size_t cells = whole.asked.size(), kept = cells - lacking.size();
-  if (lacking.empty())
-    say(fmt::format("{} holds all these cells already: nothing is tuned", file));
-  else if (kept > 0)
-    say(fmt::format("{} holds {} of {} cells already: --append tunes the others", file, kept, cells));
-  return lacking;
-}
-
-TunedTable whole_table(const Whole& whole, const TunedTable& now) {
-  TunedTable table = now;
-  table.sweep = whole.sweep;
-  if (!whole.before) return table;
-  table.choices.clear();  // their cells may be in `before` alone
-  TunedTable combined = merge({*whole.before, table}, "last").table;
-  combined.tool = now.tool;
-  for (const RobustChoice& choice : now.choices) drop_choices(combined, choice.shape());
-  combined.choices.insert(combined.choices.end(), now.choices.begin(), now.choices.end());
-  return combined;
-}
-
-std::vector<Cell> cells_to_choose_for(const Whole& whole) {
-  std::vector<Cell> cells = whole.asked;
-  if (!whole.before) return cells;
-  for (const Entry& entry : whole.before->entries)
-    if (!contains(whole.asked, entry.cell) &&
-        std::ranges::any_of(whole.asked, [&](const Cell& cell) { return cell.shape == entry.cell.shape; }))
-      cells.push_back(entry.cell);
-  return cells;
-}
-
-TunedTable entries_of(const TunedTable& table, const std::vector<Cell>& cells) {
-  std::set<std::string> wanted;
-  for (const Cell& cell : cells) wanted.insert(id(cell));
-  TunedTable part = table;
-  std::erase_if(part.entries, [&](const Entry& entry) { return !wanted.contains(id(entry.cell)); });
-  std::vector<Shape> cut;  // whose choices lack cells now
-  for (const RobustChoice& choice : part.choices)
-    if (std::ranges::any_of(choice.cells, [&](const Cell& cell) { return !wanted.contains(id(cell)); }))
-      cut.push_back(choice.shape());
-  for (const Shape& shape : cut) drop_choices(part, shape);
-  return part;
-}
 
 }  // namespace moetune
