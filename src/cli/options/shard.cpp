@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/system/file.h"
 #include "base/text/units.h"
 
 namespace moetune {

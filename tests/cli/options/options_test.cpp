@@ -1,10 +1,11 @@
 // Cutting up command lines, and the nearest word for what isn't known.
 #include "cli/options/options.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "cli/commands/command.h"
+#include "error_of.h"
 
 namespace moetune {
 namespace {
@@ -40,38 +41,13 @@ struct Program {
     words.insert(words.begin(), "moetune");
     return line.parse(words);
   }
-  Error error_of(const std::vector<std::string>& words) {
-    try {
-      parse(words);
-    } catch (const Error& error) {
-      return error;
-    }
-    return Error(Exit::yes, "no error");
-  }
 };
 
-TEST(CommandLine, HelpIsAWordToo) {
-  EXPECT_EQ(Program().parse({"help", "tune"}).text, Program().parse({"tune", "--help"}).text);
-  EXPECT_EQ(Program().parse({"help"}).text, Program().parse({}).text);
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"help", "tnue"}, {"tnue", "--help"}}) {
-    EXPECT_STREQ(Program().error_of(words).what(), "unknown command 'tnue'");
-    EXPECT_EQ(Program().error_of(words).hint(), "did you mean 'tune'?");
-  }
-  EXPECT_EQ(Program().parse({"-V"}).text, Program().parse({"--version"}).text);
-  EXPECT_TRUE(Program().parse({"-V"}).text.starts_with("moetune "));
-}
-
-TEST(CommandLine, RefusesEmptyValues) {
-  EXPECT_STREQ(Program().error_of({"tune", "-o", ""}).what(), "--output: the value is empty");
-  EXPECT_STREQ(Program().error_of({"tune", "--model", "x", "--model", ""}).what(), "--model: the value is empty");
-  EXPECT_STREQ(Program().error_of({"check", ""}).what(), "TABLE: the value is empty");
-  EXPECT_EQ(Program().error_of({"tune", "-o", ""}).exit(), Exit::request);
-}
-
-TEST(CommandLine, FlagsTakeTrueAndFalseAlone) {
-  const Error error = Program().error_of({"tune", "--resume=maybe"});
-  EXPECT_STREQ(error.what(), "--resume is a flag: 'maybe' is neither true nor false");
-  EXPECT_EQ(error.exit(), Exit::request);
+// "what (hint)" of the error of a command line.
+std::string refusal(const std::vector<std::string>& words) {
+  const Caught caught = error_of([&] { Program().parse(words); });
+  EXPECT_EQ(caught.exit, Exit::request);
+  return fmt::format("{} ({})", caught.what, caught.hint);
 }
 
 TEST(CommandLine, StoresValues) {
@@ -85,82 +61,48 @@ TEST(CommandLine, StoresValues) {
   EXPECT_EQ(program.values.output, "a.json");
   EXPECT_EQ(program.values.models, (std::vector<std::string>{"x", "y"}));
   EXPECT_TRUE(program.values.resume);
-}
-
-TEST(CommandLine, NegativeNumbersAreValues) {
-  Program program;
-  program.parse({"tune", "--output", "-4"});
+  EXPECT_EQ(request.given.options,
+            (std::map<std::string, std::string>{{"--output", "a.json"}, {"--model", "x"}, {"--resume", "true"}}));
+  program.parse({"tune", "-oshort", "--resume=false"});
+  EXPECT_EQ(program.values.output, "short");
+  EXPECT_FALSE(program.values.resume);
+  program.parse({"tune", "--output", "-4"});  // negative numbers are values
   EXPECT_EQ(program.values.output, "-4");
-}
-
-TEST(CommandLine, AnArgumentMayBeCalledLikeACommand) {
-  Program program;
   EXPECT_EQ(program.parse({"check", "tune"}).command->name, "check");
-  EXPECT_EQ(program.values.file, "tune");
+  EXPECT_EQ(program.values.file, "tune") << "an argument may have the name of a command";
 }
 
-TEST(CommandLine, NothingAtAllIsHelp) {
-  Program program;
-  const Request request = program.parse({});
-  EXPECT_EQ(request.command, nullptr);
-  EXPECT_NE(request.text.find("Commands:"), std::string::npos);
-  EXPECT_NE(request.text.find("Exit codes:"), std::string::npos);
-  EXPECT_EQ(request.text.find("worker"), std::string::npos);
+TEST(CommandLine, HelpAndVersion) {
+  EXPECT_EQ(Program().parse({"help", "tune"}).text, Program().parse({"tune", "--help"}).text);
+  EXPECT_EQ(Program().parse({"help"}).text, Program().parse({}).text);
+  EXPECT_EQ(Program().parse({"-V"}).text, Program().parse({"--version"}).text);
+  EXPECT_TRUE(Program().parse({"-V"}).text.starts_with("moetune "));
+  const std::string all = Program().parse({}).text, tune = Program().parse({"tune", "--help"}).text;
+  EXPECT_TRUE(holds(all, "Commands:") && holds(all, "Exit codes:") && !holds(all, "worker"));
+  EXPECT_TRUE(holds(tune, "-o, --output FILE") && holds(tune, "[table.json]"));
+  EXPECT_TRUE(holds(tune, "Examples:\n  moetune tune --model x"));
 }
 
-TEST(CommandLine, HelpOfACommandEndsWithItsExamples) {
-  Program program;
-  const std::string text = program.parse({"tune", "--help"}).text;
-  EXPECT_NE(text.find("--output"), std::string::npos);
-  EXPECT_NE(text.find("[table.json]"), std::string::npos);
-  EXPECT_NE(text.find("Examples:\n  moetune tune --model x"), std::string::npos);
-}
-
-TEST(CommandLine, UnknownOptionTellsTheNearest) {
-  Program program;
-  const Error error = program.error_of({"tune", "--modle", "x"});
-  EXPECT_STREQ(error.what(), "unknown option '--modle'");
-  EXPECT_EQ(error.hint(), "did you mean '--model'?");
-  EXPECT_EQ(error.exit(), Exit::request);
-  EXPECT_EQ(program.error_of({"tune", "--modle=x"}).hint(), "did you mean '--model'?");
-}
-
-TEST(CommandLine, UnknownOptionWithNothingNear) {
-  Program program;
-  EXPECT_EQ(program.error_of({"tune", "--zzzzzzz"}).hint(), "see 'moetune tune --help'");
-}
-
-TEST(CommandLine, UnknownCommandTellsTheNearest) {
-  Program program;
-  const Error error = program.error_of({"tnue", "--model", "x"});
-  EXPECT_STREQ(error.what(), "unknown command 'tnue'");
-  EXPECT_EQ(error.hint(), "did you mean 'tune'?");
-}
-
-TEST(CommandLine, HiddenCommandsAreNotSuggested) {
-  Program program;
-  EXPECT_EQ(program.error_of({"workre"}).hint(), "one of: tune, check");
-}
-
-TEST(CommandLine, OptionsBeforeTheCommand) {
-  Program program;
-  EXPECT_STREQ(program.error_of({"--resume", "tune"}).what(), "unknown option '--resume'");
-}
-
-TEST(CommandLine, WordsTooMany) {
-  Program program;
-  EXPECT_STREQ(program.error_of({"tune", "stray"}).what(), "unexpected argument 'stray'");
-}
-
-TEST(CommandLine, MissingArgumentOrValue) {
-  Program program;
-  EXPECT_STREQ(program.error_of({"check"}).what(), "TABLE is required");
-  EXPECT_STREQ(program.error_of({"tune", "--output"}).what(), "--output needs a value");
-}
-
-TEST(CommandLine, AValueTwice) {
-  Program program;
-  EXPECT_STREQ(program.error_of({"tune", "-o", "a", "-o", "b"}).what(), "--output is given more than once");
+TEST(CommandLine, RefusesWithTheRemedy) {
+  const std::string see = " (see 'moetune tune --help')", off = " (leave the value out)";
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"tune", "-o", ""}, "--output: the value is empty" + see},
+      {{"tune", "--model", "x", "--model", ""}, "--model: the value is empty" + see},
+      {{"check", ""}, "TABLE: the value is empty (see 'moetune check --help')"},
+      {{"tune", "--resume=maybe"}, "--resume is a flag: 'maybe' is neither true nor false" + off},
+      {{"tune", "--modle", "x"}, "unknown option '--modle' (did you mean '--model'?)"},
+      {{"tune", "--modle=x"}, "unknown option '--modle' (did you mean '--model'?)"},
+      {{"tune", "--zzzzzzz"}, "unknown option '--zzzzzzz'" + see},
+      {{"--resume", "tune"}, "unknown option '--resume' (see 'moetune --help')"},
+      {{"tnue", "--model", "x"}, "unknown command 'tnue' (did you mean 'tune'?)"},
+      {{"help", "tnue"}, "unknown command 'tnue' (did you mean 'tune'?)"},
+      {{"tnue", "--help"}, "unknown command 'tnue' (did you mean 'tune'?)"},
+      {{"workre"}, "unknown command 'workre' (one of: tune, check)"},  // hidden commands are not suggested
+      {{"tune", "stray"}, "unexpected argument 'stray'" + see},
+      {{"check"}, "TABLE is required (see 'moetune check --help')"},
+      {{"tune", "--output"}, "--output needs a value" + see},
+      {{"tune", "-o", "a", "-o", "b"}, "--output is given more than once" + see}};
+  for (const auto& [words, error] : cases) EXPECT_EQ(refusal(words), error);
 }
 
 TEST(CommandLine, ColorAnywhere) {

@@ -20,8 +20,6 @@ Shard chosen(const Environment& environment, const std::string& option = "") {
   });
 }
 
-std::string shard_text(const Environment& environment) { return text(chosen(environment)); }
-
 Cell cell_of(int64_t tokens) {
   Cell cell;
   cell.shape.layer = {.model = "custom", .projection = Projection::up, .experts = 4, .top_k = 2, .n = 64, .k = 32};
@@ -55,75 +53,55 @@ TEST(ChosenShard, WrongOptionsNameThemselves) {
   }
 }
 
-TEST(ChosenShard, OfASlurmStepIsItsTask) {
-  const Environment step = {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}};
-  EXPECT_EQ(chosen(step), (Shard{3, 4, "SLURM_PROCID and SLURM_STEP_NUM_TASKS"}));
-  EXPECT_EQ(shard_text({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}), "1/2");
-  // A step of one task in an allocation for several.
-  EXPECT_EQ(
-      shard_text({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}}),
-      "1/1");
+Environment array(const char* task, const char* first, const char* step, const char* count) {
+  return {{"SLURM_ARRAY_TASK_ID", task},
+          {"SLURM_ARRAY_TASK_MIN", first},
+          {"SLURM_ARRAY_TASK_STEP", step},
+          {"SLURM_ARRAY_TASK_COUNT", count}};
+}
+Environment step(const char* task, const char* count, const char* all = "4") {
+  return {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", task}, {"SLURM_STEP_NUM_TASKS", count}, {"SLURM_NTASKS", all}};
+}
+Environment operator+(Environment one, const Environment& other) {
+  one.insert(other.begin(), other.end());
+  return one;
 }
 
-TEST(ChosenShard, OfABatchScriptOutsideOfAStepIsAll) {
-  EXPECT_EQ(shard_text({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}), "1/1");
-}
-
-TEST(ChosenShard, OfAnArrayIsTheJobsPlace) {
-  const auto job = [](const char* task, const char* first, const char* step, const char* count) {
-    return Environment{{"SLURM_ARRAY_TASK_ID", task},
-                       {"SLURM_ARRAY_TASK_MIN", first},
-                       {"SLURM_ARRAY_TASK_STEP", step},
-                       {"SLURM_ARRAY_TASK_COUNT", count}};
-  };
-  EXPECT_EQ(chosen(job("0", "0", "1", "4")), (Shard{1, 4, "SLURM_ARRAY_TASK_ID"}));
-  EXPECT_EQ(shard_text(job("4", "1", "1", "4")), "4/4");
-  EXPECT_EQ(shard_text(job("16", "10", "3", "4")), "3/4");
-  EXPECT_EQ(shard_text(job("2", "2", "1", "1")), "1/1");
-  const Caught gap = error_of([&] { chosen(job("7", "1", "1", "3")); });  // --array=1,3,7
-  EXPECT_EQ(gap.exit, Exit::request);
-  EXPECT_EQ(
-      gap.what,
-      "the shard is unclear from the environment: SLURM_ARRAY_TASK_ID is 7, which is not one of 3 tasks from 1 by 1");
-  EXPECT_EQ(gap.hint, "pass --shard i/n, or --shard 1/1 for all cells");
-}
-
-TEST(ChosenShard, TasksOfAnArraysJobsAreCountedThrough) {
-  Environment environment = {{"SLURM_ARRAY_TASK_ID", "1"},    {"SLURM_ARRAY_TASK_MIN", "0"},
-                             {"SLURM_ARRAY_TASK_COUNT", "3"}, {"SLURM_STEP_ID", "0"},
-                             {"SLURM_PROCID", "1"},           {"SLURM_STEP_NUM_TASKS", "4"}};
-  EXPECT_EQ(chosen(environment), (Shard{6, 12, "SLURM_ARRAY_TASK_ID, SLURM_PROCID and SLURM_STEP_NUM_TASKS"}));
-}
-
-TEST(ChosenShard, OfMpiIsTheRank) {
-  EXPECT_EQ(chosen({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"PMIX_RANK", "3"}}),
-            (Shard{4, 4, "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"}));
-  EXPECT_EQ(shard_text({{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}}), "1/3");
-  // mpirun in a Slurm job: its daemons are the tasks of Slurm's step.
-  EXPECT_EQ(shard_text({{"OMPI_COMM_WORLD_RANK", "5"},
-                        {"OMPI_COMM_WORLD_SIZE", "8"},
-                        {"SLURM_STEP_ID", "0"},
-                        {"SLURM_PROCID", "1"},
-                        {"SLURM_STEP_NUM_TASKS", "2"}}),
-            "6/8");
-  // srun --mpi=pmix
-  EXPECT_EQ(shard_text({{"PMIX_RANK", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}}),
-            "2/2");
-  EXPECT_EQ(error_of([] {
-              chosen({{"PMIX_RANK", "1"}});
-            }).what,
-            "the shard is unclear from the environment: PMIX_RANK is set, but no variable has the number of ranks");
+TEST(ChosenShard, IsTheRankInTheEnvironment) {
+  const Environment mpirun = {{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}};
+  const std::vector<std::pair<Environment, Shard>> cases = {
+      {step("2", "4"), {3, 4, "SLURM_PROCID and SLURM_STEP_NUM_TASKS"}},
+      {{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}, {1, 2, "SLURM_PROCID and SLURM_NTASKS"}},
+      {step("0", "1"), {}},  // of one task, in an allocation for several
+      {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}, {}},  // a batch script, outside of a step
+      {array("0", "0", "1", "4"), {1, 4, "SLURM_ARRAY_TASK_ID"}},
+      {array("4", "1", "1", "4"), {4, 4, "SLURM_ARRAY_TASK_ID"}},
+      {array("16", "10", "3", "4"), {3, 4, "SLURM_ARRAY_TASK_ID"}},
+      {array("2", "2", "1", "1"), {}},
+      {array("1", "0", "1", "3") + step("1", "4"),
+       {6, 12, "SLURM_ARRAY_TASK_ID, SLURM_PROCID and SLURM_STEP_NUM_TASKS"}},
+      {mpirun + Environment{{"PMIX_RANK", "5"}}, {6, 8, "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"}},
+      {mpirun + step("1", "2"),
+       {6, 8, "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"}},  // its daemons are Slurm's tasks
+      {{{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}}, {1, 3, "PMI_RANK and PMI_SIZE"}},
+      {{{"PMIX_RANK", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}},  // srun --mpi=pmix
+       {2, 2, "SLURM_PROCID and SLURM_NTASKS"}}};
+  for (const auto& [environment, shard] : cases) EXPECT_EQ(chosen(environment), shard) << shard.source;
 }
 
 TEST(ChosenShard, UnusableVariablesAreNamedWithTheRemedy) {
-  const Caught rank = error_of([] { chosen({{"PMI_RANK", "3"}, {"PMI_SIZE", "3"}}); });
-  EXPECT_EQ(rank.exit, Exit::request);
-  EXPECT_NE(rank.what.find("PMI_RANK"), std::string::npos) << rank.what;
-  EXPECT_EQ(rank.hint, "pass --shard i/n, or --shard 1/1 for all cells");
-  EXPECT_NE(error_of([] {
-              chosen({{"PMI_RANK", "one"}, {"PMI_SIZE", "3"}});
-            }).what.find("PMI_RANK"),
-            std::string::npos);
+  const std::string unclear = "the shard is unclear from the environment: ";
+  const std::vector<std::pair<Environment, std::string>> cases = {
+      {array("7", "1", "1", "3"), "SLURM_ARRAY_TASK_ID is 7, which is not one of 3 tasks from 1 by 1"},  // 1,3,7
+      {{{"PMIX_RANK", "1"}}, "PMIX_RANK is set, but no variable has the number of ranks"},
+      {{{"PMI_RANK", "3"}, {"PMI_SIZE", "3"}}, "PMI_RANK: 3 is outside 0 to 2"},
+      {{{"PMI_RANK", "one"}, {"PMI_SIZE", "3"}}, "PMI_RANK: 'one' is not a whole number"}};
+  for (const auto& [environment, error] : cases) {
+    const Caught caught = error_of([&] { chosen(environment); });
+    EXPECT_EQ(caught.exit, Exit::request);
+    EXPECT_EQ(caught.what, unclear + error);
+    EXPECT_EQ(caught.hint, "pass --shard i/n, or --shard 1/1 for all cells");
+  }
 }
 
 TEST(CellsOfAShard, AreLargeAndSmallOnesInTheirOrder) {
