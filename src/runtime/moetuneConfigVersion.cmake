@@ -1,7 +1,8 @@
-# What find_package(moetune VERSION) asks: versions with the same first number are compatible.
+# Whether this version suits find_package(moetune VERSION). Below 1.0 the second number counts as the first does later.
 set(PACKAGE_VERSION "@PROJECT_VERSION@")
-string(REGEX MATCH "^[0-9]+" moetune_major "${PACKAGE_VERSION}")
-if(PACKAGE_FIND_VERSION_MAJOR STREQUAL moetune_major AND PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION)
+string(REGEX MATCH "^(0\\.[0-9]+|[1-9][0-9]*)" moetune_series "${PACKAGE_VERSION}")
+string(REGEX MATCH "^(0\\.[0-9]+|[1-9][0-9]*)" moetune_wanted "${PACKAGE_FIND_VERSION}")
+if(moetune_wanted STREQUAL moetune_series AND PACKAGE_FIND_VERSION VERSION_LESS_EQUAL PACKAGE_VERSION)
   set(PACKAGE_VERSION_COMPATIBLE TRUE)
   if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
     set(PACKAGE_VERSION_EXACT TRUE)

@@ -654,12 +654,6 @@ TEST_P(WrongKernel, TheCopyUnchangedIsRight) {
   EXPECT_TRUE(verdict.ok) << verdict.reason;
 }
 
-TEST_P(WrongKernel, OneElementOffByOneUlpIsCaught) {
-  const Verdict verdict = verdict_of("one ulp");
-  EXPECT_FALSE(verdict.ok);
-  EXPECT_GT(verdict.mismatches, 0);
-}
-
 // Wrong in some launches only: what a race would do.
 TEST_P(WrongKernel, AnUnsteadyElementIsCaught) {
   const Repetition repetition = wrong("unsteady")->repeat(contender("unsteady"), 0.2);
@@ -670,32 +664,28 @@ TEST_P(WrongKernel, AnUnsteadyElementIsCaught) {
       << repetition.reason;
 }
 
-TEST_P(WrongKernel, ASkippedStepAlongKIsCaught) {
-  const Verdict verdict = verdict_of("skipped step");
-  EXPECT_FALSE(verdict.ok);
-  EXPECT_GT(verdict.mismatches, 0);
-  EXPECT_NE(verdict.reason.find("differ from cuBLAS on integer inputs, the first at expert"), std::string::npos)
-      << verdict.reason;
-}
-
-TEST_P(WrongKernel, AnUnwrittenRowIsCaught) {
-  const Verdict verdict = verdict_of("unwritten row");
-  EXPECT_FALSE(verdict.ok);
-  EXPECT_NE(verdict.reason.find("were not written"), std::string::npos) << verdict.reason;
-}
-
-TEST_P(WrongKernel, AWriteBehindTheOutputIsCaught) {
-  const Verdict verdict = verdict_of("rows too many");
-  EXPECT_FALSE(verdict.ok);
-  EXPECT_NE(verdict.reason.find("bytes outside the output were written"), std::string::npos) << verdict.reason;
-}
-
-TEST_P(WrongKernel, WhatTensorCopiesStoreWrongIsCaught) {
-  if (GetParam() != "wgmma") GTEST_SKIP() << "only wgmma stores by tensor copies";
-  const Verdict unwritten = verdict_of("row unwritten by copies");
-  EXPECT_NE(unwritten.reason.find("were not written"), std::string::npos) << unwritten.reason;
-  const Verdict behind = verdict_of("rows too many by copies");
-  EXPECT_NE(behind.reason.find("bytes outside the output were written"), std::string::npos) << behind.reason;
+TEST_P(WrongKernel, EachFaultIsCaughtAndNamed) {
+  struct Named {
+    const char *fault, *sentence;
+    bool differs = false;  // in elements that are counted
+  };
+  const std::string differ = "differ from cuBLAS on integer inputs, the first at expert";
+  std::vector<Named> faults = {{"one ulp", differ.c_str(), true},
+                               {"skipped step", differ.c_str(), true},
+                               {"unwritten row", "were not written"},
+                               {"rows too many", "bytes outside the output were written"}};
+  if (GetParam() == "wgmma") {  // which stores by tensor copies too
+    faults.push_back({"row unwritten by copies", "were not written"});
+    faults.push_back({"rows too many by copies", "bytes outside the output were written"});
+  }
+  for (const Named& one : faults) {
+    const Verdict verdict = verdict_of(one.fault);
+    EXPECT_FALSE(verdict.ok) << one.fault;
+    EXPECT_NE(verdict.reason.find(one.sentence), std::string::npos) << one.fault << ": " << verdict.reason;
+    if (one.differs) {
+      EXPECT_GT(verdict.mismatches, 0) << one.fault;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Variant, WrongKernel, testing::Values("mma", "wgmma"));
