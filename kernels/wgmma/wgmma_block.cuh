@@ -3,7 +3,7 @@
 #include "producer/last_round.cuh"
 #include "producer/ring.cuh"
 #include "tile_pieces.cuh"
-#include "wgmma/wgmma_rules.h"
+#include "wgmma/wgmma_plan.h"
 
 namespace moetune {
 
@@ -14,7 +14,13 @@ struct WgmmaBlock : Config {
   using Result = typename Function::Result;
   static constexpr WgmmaKnobs knobs = Config::knobs;
   static constexpr KernelProblem problem = Config::problem;
-  static_assert(broken_rule(knobs, problem) == WgmmaRule::none, "the knobs go together");
+  static_assert(m_side(knobs) % (kGroupRows * warpgroups_a_tile(knobs)) == 0, "consumers have whole groups");
+  static_assert(sums(knobs, problem.promotes, problem.quantises()) <= max_sums(knobs, problem), "sums fit registers");
+  static_assert(problem.x_memory_bits == problem.x_stage_bits && problem.w_memory_bits == problem.w_stage_bits,
+                "stages hold elements as they lie in memory");
+  static_assert(!problem.w_mn_major || knobs.tma_w, "only tensor copies load W whose rows are steps along k");
+  static_assert(!problem.permutes_x() || !knobs.tma_x || knobs.gather == Gather::first,
+                "tensor copies read rows that are in order");
   static_assert(sizeof(Element) * 8 == problem.x_stage_bits && sizeof(Result) * 8 == problem.y_bits &&
                     sizeof(typename Function::Weight) == problem.weight_bytes &&
                     Function::columns_per_output == problem.columns_per_output &&

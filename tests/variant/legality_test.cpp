@@ -8,7 +8,7 @@
 #include "find_model.h"
 #include "h200.h"
 #include "kernels/mma/mma_plan.h"
-#include "kernels/wgmma/wgmma_rules.h"
+#include "kernels/wgmma/wgmma_plan.h"
 #include "variant/space/space.h"
 #include "variant/unit.h"
 #include "variant/variant.h"
@@ -464,8 +464,6 @@ TEST(KernelProblem, HasBitsInMemoryAndInAStage) {
   constexpr WgmmaKnobs knobs = {.block_m = 64, .block_n = 64, .block_k = 64, .stages = 3, .swap = true};
   EXPECT_EQ(wgmma_layout(knobs, widened).bytes, wgmma_layout(knobs, plain).bytes);
   EXPECT_EQ(swizzle_columns(widened), 64);
-  EXPECT_EQ(broken_rule(knobs, plain), WgmmaRule::none);
-  EXPECT_EQ(broken_rule(knobs, widened), WgmmaRule::elements);
   EXPECT_EQ(mma_layout({.block_m = 64, .block_n = 64, .block_k = 32, .warps = 4, .stages = 3}, widened).w, 3 * 64 * 64);
   EXPECT_EQ(bytes_of(64, widened.w_memory_bits), 32);
   EXPECT_EQ(bytes_of(64, widened.w_stage_bits), 128);

@@ -4,12 +4,14 @@
 #include <optional>
 #include <string>
 
-#include "kernels/wgmma/wgmma_rules.h"
+#include "kernels/wgmma/wgmma_plan.h"
 #include "variant/cost.h"
 #include "variant/device.h"
 #include "workload/problem.h"
 
 namespace moetune {
+
+constexpr int kMaxWgmmaStages = 16;
 
 /// What of a shape the kernel with these knobs depends on, in terms of its product: X, W and Y are its operands a, b
 /// and d.

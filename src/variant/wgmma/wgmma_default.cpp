@@ -49,7 +49,7 @@ struct Chooser {
 
   // With as many stages as fit.
   void look_at(Knobs c) {
-    c.stages = kMostWgmmaStages;
+    c.stages = kMaxWgmmaStages;
     const KernelProblem of_tile = wgmma_problem(c, problem.shape);
     while (c.stages > 2 && wgmma_layout(c, of_tile).bytes > device.shared_memory_per_block) --c.stages;
     const bool adds_fp16 =
