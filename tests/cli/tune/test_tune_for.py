@@ -212,6 +212,20 @@ def test_without_what_sglang_bundles_our_file_goes_to_its_folder(room):
     assert "SGLANG_MOE_CONFIG_DIR would hide its other files" in text
 
 
+def test_files_are_for_the_servers_triton(room):
+    room.write("python", PYTHON.replace('"servers_triton": ""', '"servers_triton": "3.8.0"'))
+    stderr = room.ok(*tune("sglang", *SMALL)).stderr
+    assert "the kernels are compiled by Triton 3.6.0, and SGLang runs 3.8.0" in stderr and "pip install triton==3.8.0" in stderr
+    assert (room.path / f"out/configs/triton_3_8_0/{SGLANG_NAME}").exists()
+
+
+def test_the_folder_of_the_servers_variable_is_looked_at(room):
+    (room.path / "mine").mkdir()
+    room.write(f"mine/{NAME}", {"1": dict(zip(ROW, (16, 64, 128, 1, 4, 2)))})
+    text = room.ok(*tune("vllm", "--dry-run"), env={"VLLM_TUNED_CONFIG_FOLDER": "mine"}).stdout
+    assert f"It has 1 of these files: their rows stay where ours are not faster.\nmine/{NAME}\n" in text
+
+
 def test_kernels_that_do_not_compile_are_counted_and_named(room):
     room.write("python", PYTHON.replace("out.mkdir()", '''out.mkdir()
 for each in listed:
