@@ -17,8 +17,18 @@ import triton
 import triton.language as tl
 
 MOST_EXPERTS = 1024  # one block sums the row counts of all experts
-NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
 KERNEL, GROUPS_KERNEL = "fused_moe_kernel", "fused_moe_kernel_gptq_awq"
+
+
+class Server(typing.NamedTuple):
+    """How a server runs its kernels."""
+    title: str
+    even_ks: bool       # its kernels have a constant even_Ks
+    experts: str        # whose partial blocks it leaves room for
+    clamps_depth: bool  # to a block of scales; else a deeper step reads one scale for several blocks
+
+
+SERVERS = {"vllm": Server("vLLM", False, "experts", True), "sglang": Server("SGLang", True, "(experts + 1)", False)}
 
 
 class Wrong(ValueError):
@@ -180,12 +190,12 @@ def describe(dtype, server, file, top_k=8, timed=False, arch="sm_90a", gemms=())
     format = format_of(dtype)
     name, scales, result = GROUPS_KERNEL if format.group else KERNEL, format.scales, format.y
     function = function_of(path, name)
-    if ("even_Ks" in function.arg_names) != (server == "sglang"):  # which only SGLang's kernels have
-        raise Wrong(f"the kernel of {path} is not {NAMES[server]}'s; name {NAMES[server]}'s file with --kernel-file")
+    facts = SERVERS[server]
+    if ("even_Ks" in function.arg_names) != facts.even_ks:
+        raise Wrong(f"the kernel of {path} is not {facts.title}'s; name {facts.title}'s file with --kernel-file")
     # Sums of scaled channels and tensors of fp8 stay in the tensor core's registers along all of k.
     word = f"{dtype}-fast" if format.x == "fp8" and scales in ("channel", "tensor") else dtype
-    block, vllm = scales == "block", server == "vllm"
-    blocks = blocks_of("experts" if vllm else "(experts + 1)")
+    block, blocks = scales == "block", blocks_of(facts.experts)
     names = set(function.arg_names)
     sets = {"GROUP_SIZE_M", "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "MUL_ROUTED_WEIGHT", "top_k", "SWAP_AB", "swap_ab",
             "even_Ks", "naive_block_assignment", "block_k_diviable", *(("N", "K") if format.group else ())} & names
@@ -199,8 +209,7 @@ def describe(dtype, server, file, top_k=8, timed=False, arch="sm_90a", gemms=())
         return {name: value for name, value in own.items() if name in sets}
 
     def constants(knobs):
-        """vLLM never steps over a block of scales; SGLang would, see the rules."""
-        depth = min(knobs["BLOCK_SIZE_K"], 128) if block and vllm else knobs["BLOCK_SIZE_K"]
+        depth = min(knobs["BLOCK_SIZE_K"], 128) if block and facts.clamps_depth else knobs["BLOCK_SIZE_K"]
         swap = format.x == "fp8" and arch.startswith("sm_90") and knobs["BLOCK_SIZE_M"] < 64 and knobs["BLOCK_SIZE_N"] >= 64
         return compiled(**{name: knobs[name] for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "GROUP_SIZE_M")}, BLOCK_SIZE_K=depth,
                         SWAP_AB=swap, swap_ab=swap)
@@ -234,8 +243,8 @@ def describe(dtype, server, file, top_k=8, timed=False, arch="sm_90a", gemms=())
     rules = [{"zero": "n % 16", "reason": "n must be a multiple of 16"}, {"zero": "k % 16", "reason": "k must be a multiple of 16"},
              {"zero": f"max(experts - {MOST_EXPERTS}, 0)", "reason": f"{MOST_EXPERTS} experts are the most"},
              {"zero": f"top_k - {top_k}", "reason": f"the kernels were compiled for top_k {top_k}"}]
-    if block and not vllm:
-        rules.append({"zero": "max(BLOCK_SIZE_K - 128, 0)", "reason": f"BLOCK_SIZE_K must be at most 128: {NAMES[server]} reads one "
+    if block and not facts.clamps_depth:
+        rules.append({"zero": "max(BLOCK_SIZE_K - 128, 0)", "reason": f"BLOCK_SIZE_K must be at most 128: {facts.title} reads one "
                       "scale a step"})
     if format.group:
         others = " * ".join(f"min(max(n - {n}, {n} - n) + max(k - {k}, {k} - k), 1)" for _, n, k in gemms)
@@ -260,7 +269,7 @@ def describe(dtype, server, file, top_k=8, timed=False, arch="sm_90a", gemms=())
     return {
         "file": str(path),
         "variant": f"{server}_moe",
-        "summary": f"{NAMES[server]}'s {name}, {dtype}, top_k {top_k}; sorting rows by expert is {'' if timed else 'not '}timed",
+        "summary": f"{facts.title}'s {name}, {dtype}, top_k {top_k}; sorting rows by expert is {'' if timed else 'not '}timed",
         "computes": computes,
         "knobs": [
             {"name": "BLOCK_SIZE_M", "help": "rows of a tile", "values": [16, 32, 64, 128, 256], "default": 64},
