@@ -10,7 +10,7 @@
 
 namespace moetune {
 
-/// A time with its uncertainty, by which candidates are judged, and what else was measured; seconds.
+/// The time of a launch in seconds, by which candidates are judged, and the metrics measured beside it.
 struct Measurement {
   Estimate time;            // median over blocks of the mean time of a launch; its samples are the blocks
   double min = 0, max = 0;  // of the blocks; 0 in files from before

@@ -55,8 +55,8 @@ enum class Regime { burst, sustained };
 std::string_view name(Regime regime);
 Regime parse_regime(std::string_view text);
 
-/// What a launch takes besides time. A metric is a word here and its row of kMetrics. A backend that can measure it
-/// sets Block::metrics; journals, tables, exports, the report and `check` carry what is there.
+/// What a launch takes besides time. To add a metric, add its word here and its row to kMetrics; a backend that can
+/// measure it sets Block::metrics. Journals, tables, exports, the report and `check` carry what is there.
 enum class Metric { energy };
 struct MetricInfo {
   std::string_view key;         // in files, with its unit
