@@ -1,4 +1,4 @@
-// Lists made of lists.
+// Lists made from lists: mapped, filtered, grouped. And look-ups in lists and maps.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace moetune {
 
-/// What make(item), a function or a member, gives for each item; as `To`, where that is named.
+/// What make(item), a function or a member, gives for each item, converted to `To` if that is given.
 template <typename To = void, typename Items, typename Make>
 auto mapped(const Items& items, Make make) {
   using Made = std::remove_cvref_t<std::invoke_result_t<Make, decltype(*std::begin(items))>>;
@@ -17,7 +17,7 @@ auto mapped(const Items& items, Make make) {
   return list;
 }
 
-/// The items for which `holds`, a function or a member, says so, in their order.
+/// The items for which `holds`, a function or a member, is true, in their order.
 template <typename Items, typename Holds>
 auto filtered(const Items& items, Holds holds) {
   std::vector<std::ranges::range_value_t<Items>> list;
@@ -25,7 +25,7 @@ auto filtered(const Items& items, Holds holds) {
   return list;
 }
 
-/// Whether a list has an item that equals `value`, or of which this projection does.
+/// Whether a list has an item that equals `value`, or whose projection does.
 template <typename Items, typename Value, typename Projection = std::identity>
 bool contains(const Items& items, const Value& value, Projection projection = {}) {
   return std::ranges::find(items, value, projection) != std::ranges::end(items);
@@ -37,7 +37,7 @@ void add_once(std::vector<Item>& items, const Item& item) {
   if (!contains(items, item)) items.push_back(item);
 }
 
-/// What a map has for a key; an empty value without it.
+/// The value of a key, or an empty one if the map lacks the key.
 template <typename Map, typename Key>
 const typename Map::mapped_type& value_in(const Map& map, const Key& key) {
   static const typename Map::mapped_type none{};

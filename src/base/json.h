@@ -121,8 +121,8 @@ std::vector<int32_t> integers(const JsonAt& array, int64_t low, int64_t high);
 // Files are checked against the schemas in configs/schema, the one description of each. What a schema cannot say (sums,
 // references between fields) is checked by the reader of the file.
 
-/// Checks what a file says beside the values that it follows from: each part of `expected` that the file has is equal
-/// there, numbers but for `error` times (scale + their size). The error names the `source`.
+/// Checks values of a file that are derived from others: each part of `expected` that the file has must be equal there,
+/// numbers up to `error` times (scale + their size). The error names the `source` of what was expected.
 void require_follows(const JsonAt& file, const Json& expected, std::string_view source, double error, double scale = 0);
 
 /// Throws Exit::request, with the place, for a document that configs/schema/KIND.json refuses. A schema with a keyword

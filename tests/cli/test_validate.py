@@ -185,6 +185,25 @@ def test_places_and_remedies_are_reported(room):
     assert "e.json: expected an object" in text
 
 
+@pytest.mark.parametrize("file", ["model.json", "routing.json", "space.json", "suite.json", "tuned/table-cpu.json", "tuned/journal-cpu.jsonl"])
+def test_text_behind_a_zero_byte_is_not_ignored(room, file):
+    head, end, rest = (FILES / file).read_text().partition("\n")
+    name = "damaged" + file[file.rindex("."):]
+    for text in (f"{head}\0 more{end}{rest}", head + end + rest + "\0"):
+        room.write(name, text)
+        if text[-1] != "\0" or name.endswith(".json"):  # an unfinished last line of a journal is left out
+            result, fault = results_of(room, [name])[0]
+            assert result == "invalid" and "not valid JSON: a byte is zero" in fault
+
+
+def test_a_doubled_key_of_a_model_is_refused_by_every_command(room):
+    text = (FILES / "model.json").read_text()
+    room.write("model.json", text.replace('"name":', '"name": "other", "name":', 1))
+    assert results_of(room, ["model.json"]) == [("invalid", "the key name appears twice")]
+    run = room.run("tune", *CPU, "--model", "model.json", "--tokens", "4", "--dry-run")
+    assert run.returncode == 2 and "model.json: the key name appears twice" in run.stderr
+
+
 def test_files_of_other_formats(room):
     room.write("rows.csv", "# top_k=2\nlayer,expert,rows\n0,0,3\n0,2,1\n0,3,2\n")
     room.write("wrong.csv", "# top_k=2\nlayer,expert,rows\n0,0,3\n0,2,-1\n")

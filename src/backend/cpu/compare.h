@@ -1,5 +1,5 @@
-// What the right results are: a plain double-precision sum for every element. And whether a result is right: looks at
-// every element, at rows that nobody may write, and at the guards. Does not run anything.
+// References: a plain double-precision sum for every element. Comparison of a result with them: every element, rows
+// that no launch may write, and guards. Nothing is launched here.
 #pragma once
 #include <optional>
 #include <span>

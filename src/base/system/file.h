@@ -13,7 +13,7 @@ namespace moetune {
 /// `limit` bytes, or a pipe, which could block for ever; pipes that a shell has opened are read (/dev/stdin, /dev/fd).
 std::string read_text(const std::filesystem::path& path, int64_t limit = int64_t{256} << 20);
 
-/// What a path leads to: anything, a folder, a regular file. All are false where it cannot be looked at.
+/// Whether something, a folder or a regular file has this path; links are followed. False if that cannot be read.
 inline std::filesystem::file_status status_of(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::status(path, ignored);
@@ -35,11 +35,11 @@ void write_atomic(const std::filesystem::path& path, std::string_view text);
 /// Leaves no file behind. `dry` makes no folder: it is enough that it can be made.
 void require_writable(const std::filesystem::path& path, bool dry = false);
 
-/// Whether two names lead to one file: the same device and inode behind symbolic links, or, where neither file exists,
+/// Whether two paths are of one file: the same device and inode behind symbolic links, or, where neither file exists,
 /// the same name in the same folder.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Files and folders that go with this object, whatever ends it: what a run left that did not come to its end.
+/// Files and folders that are removed with this object, also after an exception: those of a run that did not finish.
 struct RemovedAtTheEnd {
   std::vector<std::filesystem::path> paths;
   ~RemovedAtTheEnd() {
