@@ -1,4 +1,4 @@
-"""What the tests of the program share: the binary, a folder of its own for each test, small problems."""
+"""What the tests of the program share: the binary, a folder for each test, small problems."""
 import json
 import math
 import os
@@ -81,7 +81,7 @@ WAITING = ("tune", "check")  # commands that wait for undisturbed processors
 
 
 class Room:
-    """A folder to run the program in, with locks and caches of its own. Other tests run beside it: unless a test says
+    """A folder to run the program in, with its own locks and caches. Other tests run beside it: unless a test says
     otherwise, commands don't wait for undisturbed processors, and finals have few rounds."""
 
     def __init__(self, path, binary=BINARY):

@@ -1,4 +1,4 @@
-"""Text of commands: lines of at most 80 columns, candidates by what differs from the default, all knobs with --verbose."""
+"""Text of commands: lines of at most 80 columns, candidates with the knobs that differ from the default, all knobs with --verbose."""
 import re
 
 from conftest import CPU, SOURCE, TINY

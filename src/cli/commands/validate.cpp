@@ -86,7 +86,7 @@ void read_text_of(const std::string& text, const Catalog& catalog, Judged& judge
   }
 }
 
-// "entries[3]: ..." and "line 2: ...": the file has a column of its own.
+// "entries[3]: ..." and "line 2: ...": the file has its own column.
 std::string without_file(const Error& error, const std::string& file) {
   Where place = error.place();
   if (place.file != file) return error.what();

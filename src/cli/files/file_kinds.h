@@ -27,7 +27,7 @@ void with_open_top_k(const std::function<void(int64_t top_k)>& read);
 /// All kinds, in the order of their names.
 std::span<const FileKind> file_kinds();
 
-/// The kind that "moetune.table/1" names, whatever the number; null for any other text.
+/// The kind that "moetune.table/1" names, of any number; null for any other text.
 const FileKind* find_kind(std::string_view schema);
 
 }  // namespace moetune

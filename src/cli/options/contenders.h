@@ -106,7 +106,7 @@ void pick_entries(TunedTable& table, const std::string& file, const CellOptions&
 /// Gives candidates that name only some knobs the values of their variant's default for the problem.
 void complete_entrants(CellWork& work, const Problem& problem, const DeviceInfo& device);
 
-/// The built-in space `quick`. Candidates are named by what differs from its default, whatever the space of a run.
+/// The built-in space `quick`. Candidates are named by the knobs that differ from its default, in a run of any space.
 SearchSpace usual_space(const Catalog& catalog);
 
 /// Names complete candidates as short_text does beside the default of the usual space, and baselines by their own name.

@@ -312,8 +312,11 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   DeclaredCommand chosen = program;
   const Command* command = nullptr;
   Parsed before, parsed;  // the command's name
+  bool arguments_only = false;
   for (size_t next = 0; next < words.size();) {
-    if (is_option(words[next])) {
+    if (words[next] == "--" && !arguments_only) {
+      arguments_only = true, ++next;
+    } else if (!arguments_only && is_option(words[next])) {
       take_option(chosen, words, next, command ? parsed : before);
     } else if (command) {
       take_argument(chosen, words[next++], parsed);

@@ -19,7 +19,7 @@ constexpr double kWait = 0.5;  // seconds per cell, as the shortest wait of a fi
 
 std::string percent(double regret) { return fmt::format("{:.{}f} %", 100 * regret, regret < 0.0995 ? 1 : 0); }
 
-// "wgmma block_m=64 stages=4": by what differs from the default of the choice's first cell.
+// "wgmma block_m=64 stages=4": the knobs that differ from the default of the choice's first cell.
 std::string candidate_text(const TunedTable& table, const RobustChoice& choice, const Candidate& candidate,
                            bool verbose) {
   const Entry* first = find_entry(table, choice.cells.front());

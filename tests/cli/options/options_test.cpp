@@ -68,6 +68,8 @@ TEST(CommandLine, StoresValues) {
   EXPECT_FALSE(program.values.resume);
   program.parse({"tune", "--output", "-4"});  // negative numbers are values
   EXPECT_EQ(program.values.output, "-4");
+  program.parse({"check", "--", "--file"});
+  EXPECT_EQ(program.values.file, "--file");
   EXPECT_EQ(program.parse({"check", "tune"}).command->name, "check");
   EXPECT_EQ(program.values.file, "tune") << "an argument may have the name of a command";
 }

@@ -19,7 +19,7 @@ Entry entry(const std::string& model, Projection projection, int64_t tokens, con
   return entry;
 }
 
-// A model's two projections and a layer of its own; the last cell is the odd one in all else.
+// Two projections of a model, and another layer, whose cell differs from the others in everything.
 TunedTable table() {
   TunedTable table;
   table.entries = {entry("qwen3-30b-a3b", Projection::up, 8, "uniform"),

@@ -190,7 +190,7 @@ def test_quack_joins_gates_and_ups_itself(libraries, interleaved, monkeypatch):
 
 
 def with_sonicmoe(monkeypatch):
-    """SonicMoE's two products by its documentation: W is [n, k, experts], gates and ups by turns."""
+    """SonicMoE's two products by its documentation: W is [n, k, experts], gates and ups alternate."""
     def multiply(x, w, ends):
         return numpy_torch()._grouped_mm(x, w.permute(2, 1, 0), ends[1:])
 

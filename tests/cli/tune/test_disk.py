@@ -173,7 +173,7 @@ def test_bench_writes_its_file_though_standard_output_is_full(room):
 
 @pytest.fixture
 def tiny_disk(room):
-    """A full file system of its own."""
+    """A file system that is full, for one test."""
     disk = room.path / "tiny"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", disk], stderr=subprocess.PIPE)

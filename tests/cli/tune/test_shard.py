@@ -10,7 +10,7 @@ import pytest
 from conftest import BINARY, CPU, LAYER, SLOW_TRIALS, SOURCE, trials, validate
 
 SWEEP = [*CPU, *LAYER, "--tokens", "8,16,32", "--routing", "uniform,single", "--strategy", "exhaustive"]
-ONE = ["--max-candidates", "1"]  # the default wins, whatever the times
+ONE = ["--max-candidates", "1"]  # the default wins with any times
 TABLES = [f"table.{i}-of-4.json" for i in (1, 2, 3, 4)]
 JOURNALS = [f"{table}.journal.jsonl" for table in TABLES]
 

@@ -58,7 +58,7 @@ def test_a_final_has_the_rounds_that_are_asked_for(room, rounds):
 
 
 def in_short(entry):
-    """The winner by what differs from the default, as every command names it."""
+    """The winner with the knobs that differ from the default, as every command names it."""
     default = next(rival["candidate"] for rival in entry["rivals"] if rival["name"] == "default")
     differs = [f"{knob}={value}" for knob, value in entry["candidate"].items() if value != default[knob]]
     return " ".join([entry["candidate"]["variant"], *differs]) if differs else "cpu, the default"
@@ -233,7 +233,7 @@ def test_the_six_gemms_of_a_training_step(room):
         assert f"/{cell['projection']}/{cell['op']}/" in entry["id"]
         assert entry["verdict"]["ok"] and entry["flops"] == 2 * 16 * cell["n"] * cell["k"]
         assert (cell["permute_x"], cell["permute_y"]) == (cell["projection"] == "up", cell["projection"] == "down")
-        if cell["op"] == "dw":  # its rows are those of n, whatever the router did
+        if cell["op"] == "dw":  # its rows are those of n, for any routing
             block_m = entry["candidate"]["block_m"]
             assert entry["occupancy"] == pytest.approx(cell["n"] / (-(-cell["n"] // block_m) * block_m), abs=1e-5)
     header, *lines = room.journal()
