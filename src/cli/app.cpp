@@ -59,8 +59,7 @@ Exit run(const std::vector<std::string>& argv, const BackendFactory& factory, co
     return print(completions(line.declared(), {argv.begin() + 2, argv.end()})), Exit::yes;
   if (argv.size() == 2 && argv[1] == "--manual")  // asked by the build, and in no help
     return print(line.manual()), Exit::yes;
-  const Request request = line.parse(argv);
-  terminal = look_at_terminal(request.color);
+  const Request request = line.parse(argv, &terminal);
   if (request.command == nullptr) return print(request.text), Exit::yes;
   require_effect(request.given, terminal);
   const Action& action = actions[static_cast<size_t>(request.command - commands.data())];

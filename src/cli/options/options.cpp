@@ -303,7 +303,7 @@ std::string CommandLine::manual() const {
   return text;
 }
 
-Request CommandLine::parse(const std::vector<std::string>& argv) {
+Request CommandLine::parse(const std::vector<std::string>& argv, Terminal* terminal) {
   const int width = help_width(look_at_terminal("auto").output_columns);
   std::vector<std::string> words(argv.begin() + (argv.empty() ? 0 : 1), argv.end());
   if (!words.empty() && words[0] == "help") words.erase(words.begin()), words.emplace_back("--help");
@@ -344,12 +344,11 @@ Request CommandLine::parse(const std::vector<std::string>& argv) {
   require_understood(chosen, parsed);
 
   Request request{.command = command, .given = given_options(chosen, parsed)};
-  for (const auto& [declared, values] : {std::pair(&program, &before.values), {&chosen, &parsed.values}})
-    for (const auto& [place, given] : *values) {
-      const DeclaredOption& option = declared->options[place];
-      if (option.name() == "--color") request.color = given.front();
-      if (option.read) option.read(given);
-    }
+  for (const Given& given : {given_options(program, before), request.given})
+    if (const auto color = given.options.find("--color"); color != given.options.end()) request.color = color->second;
+  if (terminal) *terminal = look_at_terminal(request.color);
+  for (const auto& [place, values] : parsed.values)
+    if (const DeclaredOption& option = chosen.options[place]; option.read) option.read(values);
   return request;
 }
 

@@ -112,8 +112,9 @@ class CommandLine {
 
   /// The options of commands[index], to declare into.
   OptionSet options(size_t index) { return OptionSet(declared_.at(index + 1)); }
-  /// argv[0] is the program. Exit::request errors name the nearest option or command.
-  Request parse(const std::vector<std::string>& argv);
+  /// argv[0] is the program. Exit::request errors name the nearest option or command. `terminal` gets the colours that
+  /// --color asks for, before values are read.
+  Request parse(const std::vector<std::string>& argv, Terminal* terminal = nullptr);
   /// Every command but the hidden ones; the first has no name: it is the program alone.
   std::vector<DeclaredCommand> declared() const;
   /// The help of the program and of every command as one page for man.
