@@ -10,8 +10,8 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kEnoughCalm = 10;  // rounds
-constexpr size_t kTeachers = 3;     // fastest blocks; the slowest of them counts
+constexpr size_t kEnoughCalm = 10;    // rounds
+constexpr size_t kFastestBlocks = 3;  // fastest blocks; the slowest of them counts
 constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
 
 // The contender whose turn it is. Each contender follows every other one equally often in every `count` rounds, or in
@@ -27,9 +27,9 @@ bool is_slow(const Block& block, const Quiet& quiet) { return block.seconds > kD
 
 void learn(Quiet& quiet, double seconds) {
   quiet.fastest.insert(std::ranges::upper_bound(quiet.fastest, seconds), seconds);
-  if (quiet.fastest.size() < kTeachers) return;
-  quiet.fastest.resize(kTeachers);
-  quiet.control_seconds = std::min(quiet.control_seconds, kInPeace * quiet.fastest.back());
+  if (quiet.fastest.size() < kFastestBlocks) return;
+  quiet.fastest.resize(kFastestBlocks);
+  quiet.control_seconds = std::min(quiet.control_seconds, kUndisturbed * quiet.fastest.back());
 }
 
 // Measures a block of each contender into `round`, the one with this number. False where it is given up: the control

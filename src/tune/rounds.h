@@ -48,7 +48,7 @@ struct Quiet {
   bool waits() const { return wait > 0 && !early.overdue(); }
 };
 constexpr double kDisturbed = 1.05;
-constexpr double kInPeace = 1.03;  // the median of undisturbed blocks over their third fastest
+constexpr double kUndisturbed = 1.03;  // the median of undisturbed blocks over their third fastest
 
 /// A contender, and where it runs: several backends take turns where two programs are compared.
 struct Runner {

@@ -50,7 +50,7 @@ TEST(Check, ASlowdownIsSeenTwiceBeforeItIsARegression) {
   EXPECT_EQ(finding.finding, Finding::regressed);
   EXPECT_NEAR(finding.change.value, 0.1, 1e-9);
   EXPECT_EQ(finding.rounds, 30);
-  EXPECT_EQ(checking.backend.loads, 2);  // the second set has operands of its own
+  EXPECT_EQ(checking.backend.loads, 2);  // the second set has new operands
   EXPECT_TRUE(holds(finding.reason, "its ratio to loop changed by +10.0 %")) << finding.reason;
   EXPECT_TRUE(holds(finding.reason, "; its ratio to the default by +0.0 %")) << finding.reason;  // which is as slow
   EXPECT_EQ(finding.by_ratio, Finding::regressed);
@@ -188,7 +188,7 @@ TEST(Check, ARivalBesideTheControlThatFailsIsDoneWithout) {
   EXPECT_FALSE(holds(slower.reason, "ratio to the default")) << slower.reason;
 }
 
-TEST(Check, FaultsOfTheWinnerOfItsControlAndOfTheTableAreToldApart) {
+TEST(Check, FaultsOfTheWinnerOfItsControlAndOfTheTableAreDistinguished) {
   const auto of_winner = [](const std::string& call, const Contender& who) {
     return call == "sample" && who.baseline.empty();
   };
@@ -295,7 +295,7 @@ TEST(Check, ATimeThatWasLongerForALookAloneIsNoRegression) {
   EXPECT_EQ(finding.by_time, Finding::equivalent);
 }
 
-TEST(Check, ASlowerMachineIsToldBesideAnAllClear) {
+TEST(Check, ASlowerMachineIsReportedBesideEquivalence) {
   Script slow = slowed(1.2);
   slow.baselines = {{"loop", 1.2 * 300e-6}};
   const CellFinding finding = Checking(slow).one(tuned());

@@ -67,7 +67,7 @@ TEST(Pair, ASlowdownHereIsARegressionAndASlowdownThereAnImprovement) {
   EXPECT_NEAR(improved.change.value, 1 / 1.2 - 1, 1e-9);
 }
 
-TEST(Pair, BothSidesTakeTurns) {
+TEST(Pair, BothSidesAlternate) {
   Pair pair({});
   std::string turns;
   const auto note = [&](char side) {
@@ -106,7 +106,7 @@ TEST(Pair, AControlThatDiffersMuchAndVariesIsDoubtedToo) {
   const CellFinding finding = Pair(favoured).one();
   EXPECT_TRUE(finding.elsewhere);
   EXPECT_TRUE(finding.finding == Finding::untrusted || finding.finding == Finding::inconclusive) << finding.reason;
-  EXPECT_EQ(finding.reason.find("loop"), finding.reason.rfind("loop")) << finding.reason;  // told once
+  EXPECT_EQ(finding.reason.find("loop"), finding.reason.rfind("loop")) << finding.reason;  // named once
 }
 
 TEST(Pair, WithoutACommonBaselineTheTimesDecide) {

@@ -39,7 +39,7 @@ TEST(UpdateTable, HasTheTimesOfNowAndTheReason) {
   const Entry& entry = updated.table.entries[0];
   EXPECT_NEAR(entry.measurement.time.value, 120e-6, 1e-9);
   EXPECT_EQ(entry.candidate, table.entries[0].candidate);
-  EXPECT_EQ(entry.code, "") << "the times are of the kernel of now, of which the fake tells no code";
+  EXPECT_EQ(entry.code, "") << "the fake has no hash of the kernel that was measured now";
   ASSERT_EQ(entry.rivals.size(), 3U);
   EXPECT_EQ(entry.rivals[0].name, "default");
   EXPECT_NEAR(find_rival(entry, "loop")->ratio.value, 120.0 / 330, 1e-6);

@@ -69,13 +69,17 @@ struct Choosing {
                                    .note = [this](const std::string& note) { notes.push_back(note); }};
     return measure_choices(table, backend, request, listener, stop);
   }
+
+  RobustChoice one() {
+    const std::vector<RobustChoice> choices = run();
+    if (choices.size() != 1) throw std::runtime_error("expected one choice");
+    return choices[0];
+  }
 };
 
 TEST(Choose, TheCandidateThatIsGoodEverywhere) {
   Choosing choosing;
-  const std::vector<RobustChoice> choices = choosing.run();
-  ASSERT_EQ(choices.size(), 1u);
-  const RobustChoice& choice = choices[0];
+  const RobustChoice choice = choosing.one();
   EXPECT_EQ(choice.candidate(), kBoth);
   EXPECT_EQ(choice.contenders.size(), 4u);
   EXPECT_NEAR(worst_regret(choice, choice.chosen), 0.02, 1e-9);
@@ -102,10 +106,9 @@ TEST(Choose, ContendersMayBeNamed) {
     EXPECT_EQ(entries.size(), 1u);
     return std::vector<Candidate>{kSkewed, kDefault};
   };
-  const std::vector<RobustChoice> choices = choosing.run();
-  ASSERT_EQ(choices.size(), 1u);
-  EXPECT_EQ(choices[0].contenders.size(), 2u);
-  EXPECT_EQ(choices[0].candidate(), kSkewed);
+  const RobustChoice choice = choosing.one();
+  EXPECT_EQ(choice.contenders.size(), 2u);
+  EXPECT_EQ(choice.candidate(), kSkewed);
 }
 
 TEST(Choose, OperandsAreMadeAnewForEachLook) {
@@ -122,13 +125,12 @@ TEST(Choose, AContenderWithAWrongResultInOneCellDropsOut) {
   choosing.backend.script.verify = [&](const Contender& contender) {
     return contender.candidate == kBoth && !choosing.is_even() ? fake::wrong() : fake::right();
   };
-  const std::vector<RobustChoice> choices = choosing.run();
-  ASSERT_EQ(choices.size(), 1u);
-  EXPECT_EQ(choices[0].contenders.size(), 3u);
-  EXPECT_NE(choices[0].candidate(), kBoth);
-  ASSERT_EQ(choices[0].left_out.size(), 1u);
-  EXPECT_EQ(choices[0].left_out[0].candidate, kBoth);
-  EXPECT_EQ(choices[0].left_out[0].cell, id(choosing.table.entries[1].cell));
+  const RobustChoice choice = choosing.one();
+  EXPECT_EQ(choice.contenders.size(), 3u);
+  EXPECT_NE(choice.candidate(), kBoth);
+  ASSERT_EQ(choice.left_out.size(), 1u);
+  EXPECT_EQ(choice.left_out[0].candidate, kBoth);
+  EXPECT_EQ(choice.left_out[0].cell, id(choosing.table.entries[1].cell));
   ASSERT_EQ(choosing.notes.size(), 1u);
   EXPECT_EQ(choosing.notes[0], text(kBoth) + " is left out of the choice: in " + id(choosing.table.entries[1].cell) +
                                    ": its result is wrong: 7 of 2048 elements differ");
@@ -144,9 +146,8 @@ TEST(Choose, AContenderThatFailsTwiceDropsOut) {
         throw CandidateFault(Status::crashed, "the worker was killed by signal 11");
       }
     };
-    const std::vector<RobustChoice> choices = choosing.run();
-    ASSERT_EQ(choices.size(), 1u);
-    EXPECT_EQ(choices[0].contenders.size(), times == 1 ? 4u : 3u);
+    const RobustChoice choice = choosing.one();
+    EXPECT_EQ(choice.contenders.size(), times == 1 ? 4u : 3u);
     EXPECT_EQ(choosing.notes.size(), times == 1 ? 0u : 1u);
   }
 }
@@ -157,10 +158,9 @@ TEST(Choose, AContenderThatDoesNotCompileIsNotedOnce) {
     return candidate == kDefault ? CompileResult{.status = Status::spills, .reason = "registers spill"}
                                  : CompileResult{};
   };
-  const std::vector<RobustChoice> choices = choosing.run();
-  ASSERT_EQ(choices.size(), 1u);
-  EXPECT_EQ(choices[0].contenders.size(), 3u);
-  EXPECT_EQ(choices[0].left_out.size(), 2u);
+  const RobustChoice choice = choosing.one();
+  EXPECT_EQ(choice.contenders.size(), 3u);
+  EXPECT_EQ(choice.left_out.size(), 2u);
   EXPECT_EQ(choosing.notes, std::vector<std::string>{text(kDefault) + " is left out of the choice: registers spill"});
   EXPECT_EQ(choosing.backend.count("verify " + text(kDefault)), 0);
 }
@@ -172,9 +172,8 @@ TEST(Choose, ACellThatDoesNotFitIsLeftOutAndSaidSo) {
     choosing.loaded = problem;
     if (problem.active_experts() == 2) throw OutOfMemory("it needs 12 GB, 8 GB are free", 12);
   };
-  const std::vector<RobustChoice> choices = choosing.run();
-  ASSERT_EQ(choices.size(), 1u);
-  EXPECT_EQ(choices[0].cells.size(), 2u);
+  const RobustChoice choice = choosing.one();
+  EXPECT_EQ(choice.cells.size(), 2u);
   ASSERT_EQ(choosing.notes.size(), 1u);
   EXPECT_EQ(choosing.notes[0], id(choosing.table.entries[1].cell) +
                                    " is left out of the choice: out of memory: it needs 12 GB, 8 GB are free");
@@ -192,7 +191,7 @@ TEST(Choose, TokenCountsAreMergedWithinTheLossAlone) {
   EXPECT_EQ(choosing.run().size(), 2u);
 }
 
-TEST(Choose, CountsHaveContendersOfTheirOwnUnlessTheyMayBeMerged) {
+TEST(Choose, EachTokenCountHasItsContendersUnlessCountsMayBeMerged) {
   Choosing choosing;
   choosing.table.entries.push_back(winner(small_cell(64), cpu(48)));
   choosing.run();

@@ -301,7 +301,7 @@ TEST(Devices, ACandidateThatWasUnderWayWhenTwoWereLostIsTakenForTheReason) {
   ASSERT_EQ(table.entries.size(), 1u);
   EXPECT_EQ(table.entries[0].failed, 1);
   EXPECT_EQ(table.entries[0].candidate, fake::best_of_small_space());
-  EXPECT_EQ(team.notes.size(), 1u);  // the same words twice are told once
+  EXPECT_EQ(team.notes.size(), 1u);  // the same note appears once
 }
 
 TEST(Devices, AFailureThatIsNotADevicesEndsAll) {
@@ -329,7 +329,7 @@ TEST(Devices, AStopEndsAllAfterTheirTrials) {
   for (const Entry& entry : table.entries) EXPECT_FALSE(entry.complete);
 }
 
-TEST(Devices, ASpentBudgetIsToldOnce) {
+TEST(Devices, ASpentBudgetIsNotedOnce) {
   const auto slower = [](const std::string& call, const Contender&) {
     if (call == "verify") sleep_ms(30);
   };

@@ -1,4 +1,4 @@
-// The final: who takes part, who wins, and what is told of the others.
+// The final: who takes part, who wins, and what the entry says of the others.
 #include "tune/final.h"
 
 #include <gtest/gtest.h>

@@ -59,6 +59,12 @@ struct Pairing {
     listener.note = [&](const std::string& text) { notes.push_back(text); };
     return measure_layers(table, backend, request, listener, stop);
   }
+
+  TunedLayer one() {
+    const std::vector<TunedLayer> layers = run();
+    if (layers.size() != 1) throw std::runtime_error("expected one layer");
+    return layers[0];
+  }
 };
 
 double faster_others(const Candidate& up, const Candidate& down) {
@@ -67,9 +73,7 @@ double faster_others(const Candidate& up, const Candidate& down) {
 
 TEST(Layers, TheWinnersStayWhereNoPairIsFaster) {
   Pairing pairing;
-  const std::vector<TunedLayer> layers = pairing.run();
-  ASSERT_EQ(layers.size(), 1u);
-  const TunedLayer& layer = layers[0];
+  const TunedLayer layer = pairing.one();
   EXPECT_EQ(layer.up, pairing.table.entries[0].cell);
   EXPECT_EQ(layer.down, pairing.table.entries[1].cell);
   EXPECT_EQ(layer.up_candidate, kUp);
@@ -87,23 +91,21 @@ TEST(Layers, TheWinnersStayWhereNoPairIsFaster) {
 TEST(Layers, APairThatIsFasterTogetherIsChosen) {
   Pairing pairing;
   pairing.backend.script.together = faster_others;
-  const std::vector<TunedLayer> layers = pairing.run();
-  ASSERT_EQ(layers.size(), 1u);
-  EXPECT_EQ(layers[0].up_candidate, kOtherUp);
-  EXPECT_EQ(layers[0].down_candidate, kOtherDown);
-  EXPECT_NEAR(layers[0].measurement.time.value, 180e-6, 1e-6);
-  ASSERT_EQ(layers[0].rivals.size(), 3u);
-  EXPECT_EQ(layers[0].rivals[0].name, "winners");
-  EXPECT_NEAR(layers[0].rivals[0].ratio.value, 0.9, 1e-3);
+  const TunedLayer layer = pairing.one();
+  EXPECT_EQ(layer.up_candidate, kOtherUp);
+  EXPECT_EQ(layer.down_candidate, kOtherDown);
+  EXPECT_NEAR(layer.measurement.time.value, 180e-6, 1e-6);
+  ASSERT_EQ(layer.rivals.size(), 3u);
+  EXPECT_EQ(layer.rivals[0].name, "winners");
+  EXPECT_NEAR(layer.rivals[0].ratio.value, 0.9, 1e-3);
 }
 
 TEST(Layers, APairWithinTheNoiseIsNotChosen) {
   Pairing pairing;
   pairing.backend.script.together = [](const Candidate& up, const Candidate&) { return up == kOtherUp ? 0.999 : 1; };
   pairing.backend.script.noise.sigma = 0.05;
-  const std::vector<TunedLayer> layers = pairing.run();
-  ASSERT_EQ(layers.size(), 1u);
-  EXPECT_EQ(layers[0].up_candidate, kUp);
+  const TunedLayer layer = pairing.one();
+  EXPECT_EQ(layer.up_candidate, kUp);
 }
 
 // The planted fault: down starts before up has written.
@@ -113,9 +115,8 @@ TEST(Layers, APairWhoseLaunchesDoNotWaitIsLeftOut) {
   pairing.backend.script.verify = [](const Contender& contender) {
     return contender.down == kOtherDown ? fake::wrong() : fake::right();
   };
-  const std::vector<TunedLayer> layers = pairing.run();
-  ASSERT_EQ(layers.size(), 1u);
-  EXPECT_EQ(layers[0].down_candidate, kDown);
+  const TunedLayer layer = pairing.one();
+  EXPECT_EQ(layer.down_candidate, kDown);
   ASSERT_FALSE(pairing.notes.empty());
   EXPECT_EQ(pairing.notes[0], id(part(Projection::up)) + ", then down: " + text(kOtherUp) + ", then " +
                                   text(kOtherDown) + " is left out: 7 of 2048 elements differ");
@@ -131,26 +132,18 @@ TEST(Layers, WinnersThatDoNotWaitMakeNoLayer) {
   EXPECT_NE(pairing.notes[1].find("no layer: its kernels do not run one after the other"), std::string::npos);
 }
 
-TEST(Layers, APairThatFailsTwiceIsLeftOut) {
-  Pairing pairing;
-  pairing.backend.script.before = [](const std::string& call, const Contender& contender) {
-    if (call == "sample" && contender.down == kOtherDown) throw CandidateFault(Status::crashed, "signal 11");
-  };
-  const std::vector<TunedLayer> layers = pairing.run();
-  ASSERT_EQ(layers.size(), 1u);
-  EXPECT_EQ(layers[0].down_candidate, kDown);
-  EXPECT_EQ(pairing.notes.size(), 2u) << "with either candidate of up";
-}
-
-TEST(Layers, ABaselineThatCannotRunIsLeftOut) {
-  Pairing pairing;
-  pairing.backend.script.before = [](const std::string&, const Contender& contender) {
-    if (contender.baseline == "loop") throw CandidateFault(Status::illegal, "cuBLAS has none");
-  };
-  const std::vector<TunedLayer> layers = pairing.run();
-  ASSERT_EQ(layers.size(), 1u);
-  EXPECT_EQ(layers[0].rivals.size(), 1u);
-  EXPECT_EQ(pairing.notes.size(), 1u);
+TEST(Layers, AContenderThatFailsIsLeftOut) {
+  for (const bool of_baseline : {false, true}) {
+    Pairing pairing;
+    pairing.backend.script.before = [=](const std::string& call, const Contender& contender) {
+      if (of_baseline ? contender.baseline == "loop" : call == "sample" && contender.down == kOtherDown)
+        throw CandidateFault(Status::crashed, "signal 11");
+    };
+    const TunedLayer layer = pairing.one();
+    EXPECT_EQ(layer.down_candidate, kDown);
+    EXPECT_EQ(layer.rivals.size(), of_baseline ? 1U : 2U);
+    EXPECT_EQ(pairing.notes.size(), of_baseline ? 1U : 2U);  // a pair with either candidate of up
+  }
 }
 
 TEST(Layers, WithoutContendersThePairsOfTheTableAreMeasuredAgain) {
@@ -159,11 +152,10 @@ TEST(Layers, WithoutContendersThePairsOfTheTableAreMeasuredAgain) {
   pairing.table.layers.at(0).down_candidate = kOtherDown;
   pairing.request.contenders = {};
   pairing.backend.script.together = faster_others;
-  const std::vector<TunedLayer> layers = pairing.run();
-  ASSERT_EQ(layers.size(), 1u);
-  EXPECT_EQ(layers[0].up_candidate, kUp);
-  EXPECT_EQ(layers[0].down_candidate, kOtherDown) << "though others are faster";
-  EXPECT_EQ(mapped(layers[0].rivals, &Rival::name), (std::vector<std::string>{"winners", "default", "loop"}));
+  const TunedLayer layer = pairing.one();
+  EXPECT_EQ(layer.up_candidate, kUp);
+  EXPECT_EQ(layer.down_candidate, kOtherDown) << "though others are faster";
+  EXPECT_EQ(mapped(layer.rivals, &Rival::name), (std::vector<std::string>{"winners", "default", "loop"}));
   pairing.table.layers.clear();
   EXPECT_TRUE(pairing.run().empty());
 }

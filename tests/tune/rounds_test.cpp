@@ -170,7 +170,7 @@ TEST(MeasureRounds, ARoundWhoseControlIsSlowIsMeasuredAgainAndNotToItsEnd) {
   };
   Quiet quiet{.wait = 1, .control = 0, .control_seconds = 300e-6};
   const Rounds rounds = measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 3, {}, quiet);
-  EXPECT_EQ(blocks, 9);  // the control goes first in the first round, which is tried three times in vain
+  EXPECT_EQ(blocks, 9);  // the control goes first in the first round, whose first three attempts are given up
   EXPECT_EQ(rounds.looks, std::vector<size_t>{3});
   EXPECT_EQ(rounds.values(0), std::vector<double>(3, 310e-6));
   EXPECT_EQ(rounds.blocks[1].size(), 3U);
@@ -178,7 +178,7 @@ TEST(MeasureRounds, ARoundWhoseControlIsSlowIsMeasuredAgainAndNotToItsEnd) {
   EXPECT_EQ(quiet.control_seconds, 300e-6);
 }
 
-TEST(MeasureRounds, WhatTheControlTakesInPeaceIsLearnt) {
+TEST(MeasureRounds, LearnsTheUndisturbedTimeOfTheControl) {
   fake::FakeBackend backend;
   int blocks = 0;
   backend.script.before = [&](const std::string&, const Contender&) {
@@ -186,9 +186,9 @@ TEST(MeasureRounds, WhatTheControlTakesInPeaceIsLearnt) {
   };
   Quiet quiet{.wait = 0, .control = 0};
   measure_rounds(backend, {contender("loop")}, 3, {}, quiet);
-  EXPECT_DOUBLE_EQ(quiet.control_seconds, kInPeace * 300e-6);
+  EXPECT_DOUBLE_EQ(quiet.control_seconds, kUndisturbed * 300e-6);
   measure_rounds(backend, {contender("loop")}, 3, {}, quiet);
-  EXPECT_DOUBLE_EQ(quiet.control_seconds, kInPeace * 200e-6);
+  EXPECT_DOUBLE_EQ(quiet.control_seconds, kUndisturbed * 200e-6);
 }
 
 TEST(MeasureRounds, ALuckyBlockOfTheControlMakesNobodyWait) {
@@ -253,7 +253,7 @@ TEST(StopEarly, GivesTheFewestRoundsIfTheyAreQuickAndOneOtherwise) {
   }
 }
 
-// The second contender is the control, 10 seconds in peace.
+// The second contender is the control, 10 seconds where nothing disturbs it.
 Rounds three_looks(const std::vector<double>& control) {
   std::vector<double> own(control.size());
   std::iota(own.begin(), own.end(), 1);

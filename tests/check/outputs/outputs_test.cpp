@@ -64,7 +64,7 @@ TEST(CheckSentence, IsTheAnswer) {
   is({.findings = {}, .fault = "interrupted: 0 of 2 cells checked"}, "Nothing was checked.");
 }
 
-TEST(CheckSentence, ARegressionOfRatioAndTimeIsToldByTheRatio) {
+TEST(CheckSentence, ARegressionOfRatioAndTimeIsJudgedByTheRatio) {
   CellFinding timed = finding(regressed, 0.9);
   timed.by_ratio = timed.by_time = regressed;
   EXPECT_EQ(change_text(timed), "+90.0 % ± 1.0 %");

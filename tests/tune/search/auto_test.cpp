@@ -184,9 +184,9 @@ TEST_P(AutoSearch, TriesNoTwoThatDoTheSameWork) {
 TEST_P(AutoSearch, OftenAsksForWhatItCalledLikely) {
   const auto strategy = make_auto(setting(1));
   std::set<Candidate> asked, likely;
-  int foretold = 0;
+  int predicted = 0;
   while (const auto next = strategy->ask()) {
-    if (asked.insert(next->candidate).second) foretold += likely.contains(next->candidate);
+    if (asked.insert(next->candidate).second) predicted += likely.contains(next->candidate);
     Trial trial;
     trial.candidate = next->candidate;
     trial.blocks.assign(20, {.seconds = seconds(next->candidate), .launches = 10});  // nothing left to race
@@ -198,7 +198,7 @@ TEST_P(AutoSearch, OftenAsksForWhatItCalledLikely) {
       likely.insert(candidate);
     }
   }
-  EXPECT_GT(3 * foretold, std::ssize(asked));
+  EXPECT_GT(3 * predicted, std::ssize(asked));
 }
 
 // As of a kernel made elsewhere: nothing predicts its times. Large tiles are the fastest, but spill with few threads.

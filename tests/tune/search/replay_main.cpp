@@ -123,13 +123,13 @@ Found search(const Stage& stage, const RehearsalRequest& request, const WarmStar
                                                          .warm = warm,
                                                          .seed = seed});
   Random random(seed, kRehearsalStream);
-  std::map<Candidate, Trial> told;
+  std::map<Candidate, Trial> known;
   Found found;
   while (const std::optional<Ask> next = strategy->ask()) {
-    const bool fresh = !told.contains(next->candidate);
-    if (fresh && request.max_candidates > 0 && std::ssize(told) >= request.max_candidates) break;
+    const bool fresh = !known.contains(next->candidate);
+    if (fresh && request.max_candidates > 0 && std::ssize(known) >= request.max_candidates) break;
     const Trial& source = stage.recorded.at(next->candidate);
-    Trial& trial = told[next->candidate];
+    Trial& trial = known[next->candidate];
     trial.candidate = source.candidate, trial.status = source.status;
     if (trial.status == Status::ok) {
       for (int i = 0; i < next->blocks; ++i) trial.blocks.push_back(drawn(source, random));
@@ -137,9 +137,9 @@ Found search(const Stage& stage, const RehearsalRequest& request, const WarmStar
     }
     strategy->tell(trial);
   }
-  found.candidates = std::ssize(told);
+  found.candidates = std::ssize(known);
   std::vector<const Trial*> right;
-  for (const auto& [candidate, trial] : told)
+  for (const auto& [candidate, trial] : known)
     if (trial.status == Status::ok) right.push_back(&trial);
   std::ranges::stable_sort(right, {}, [](const Trial* trial) { return trial->measurement.time.value; });
   const auto is_default = [&](const Trial* trial) { return trial->candidate == stage.fallback; };

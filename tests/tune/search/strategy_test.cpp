@@ -43,7 +43,7 @@ Trial trial_of(const Candidate& candidate, std::optional<double> seconds = 1e-3,
   return trial;
 }
 
-// Each is told as soon as it is asked for.
+// Each is answered as soon as it is asked for.
 std::vector<Candidate> all_asked(Strategy& strategy) {
   std::vector<Candidate> asked;
   while (const auto next = strategy.ask()) {
@@ -89,7 +89,7 @@ TEST(Strategy, RandomPutsEveryCandidateSecondAboutAsOften) {
   for (const auto& [candidate, times] : second) EXPECT_NEAR(times, 100, 40) << text(candidate);
 }
 
-TEST(Strategy, SkipsWhatItWasToldUnasked) {
+TEST(Strategy, SkipsTrialsOfAResumedRun) {
   for (const char* name : {"exhaustive", "random"}) {
     const auto strategy = over(name, legal(), 1);
     strategy->tell(trial_of(legal()[0]));
@@ -114,7 +114,7 @@ TEST(Strategy, IsDoneAfterTheLast) {
   EXPECT_FALSE(strategy->ask());
 }
 
-TEST(Strategy, TellsWhatItIsLikelyToAskNext) {
+TEST(Strategy, KnowsWhatItIsLikelyToAskNext) {
   const auto strategy = over("exhaustive", legal());
   strategy->ask();
   strategy->tell(trial_of(legal()[2]));
@@ -122,7 +122,7 @@ TEST(Strategy, TellsWhatItIsLikelyToAskNext) {
   EXPECT_EQ(strategy->likely(1000).size(), legal().size() - 2);
 }
 
-TEST(Strategy, UnknownNameTellsTheNearest) {
+TEST(Strategy, UnknownNameSuggestsTheNearest) {
   const Caught caught = error_of([] { require_strategy("randon"); });
   EXPECT_EQ(caught.exit, Exit::request);
   EXPECT_EQ(caught.what, "unknown strategy 'randon'");

@@ -50,7 +50,7 @@ TEST(Surrogate, FarAwayItKnowsTheMean) {
   EXPECT_NEAR(surrogate.at(at(1e5)).sd, 1, 1e-6);
 }
 
-TEST(Surrogate, OfOnePointIsAsUnsureAsItIsTold) {
+TEST(Surrogate, OfOnePointHasTheGivenDeviation) {
   const Surrogate surrogate({at(0, 0)}, {7}, 0.2);
   EXPECT_DOUBLE_EQ(surrogate.at(at(50, 50)).mean, 7);
   EXPECT_NEAR(surrogate.at(at(1e5, 1e5)).sd, 0.2, 1e-9);
