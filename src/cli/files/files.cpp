@@ -30,7 +30,8 @@ bool has_schema(const std::string& text, std::string_view schema) {
     const Json json = parse_json(text, "");
     const JsonAt file(json, "");
     return file.has("schema") && file["schema"].string().starts_with(schema);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::syntax) return false;
     std::string beginning = text.substr(0, 100);
     std::erase_if(beginning, [](unsigned char c) { return std::isspace(c); });
     return beginning.starts_with(fmt::format("{{\"schema\":\"{}", schema));
