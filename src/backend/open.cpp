@@ -34,7 +34,7 @@ std::unique_ptr<Backend> open_backend(const std::string& device, const BackendOp
   if (device == "cpu") return make_cpu_backend();
   if (device.starts_with(kArch)) return make_arch_backend(device.substr(kArch.size()), options);
   std::vector<std::string> words = gpu_words();  // of GPUs elsewhere
-  if (contains(words, device)) return make_arch_backend(device, options);
+  if (contains(words, device) || device.find('@') != std::string::npos) return make_arch_backend(device, options);
   const int gpus = cuda_device_count();
   if (device == "auto") return gpus > 0 ? make_cuda_backend(0, options) : make_cpu_backend();
   if (device == "cuda:all")

@@ -37,12 +37,23 @@ struct NamedGpu {
 constexpr NamedGpu kGpus[] = {
     {"h200", "NVIDIA H200", "sm_90a", 132, 60 * kKilo* kKilo, 150'000'000'000},
     {"h100", "NVIDIA H100 80GB HBM3", "sm_90a", 132, 50 * kKilo* kKilo, 85'000'000'000},
+    {"h20", "NVIDIA H20", "sm_90a", 78, 60 * kKilo* kKilo, 102'000'000'000},
+    {"h20-3e", "NVIDIA H20-3e", "sm_90a", 78, 60 * kKilo* kKilo, 150'000'000'000},
+    {"h800", "NVIDIA H800", "sm_90a", 132, 50 * kKilo* kKilo, 85'000'000'000},
+    {"gh200", "NVIDIA GH200 480GB", "sm_90a", 132, 60 * kKilo* kKilo, 102'000'000'000},
     {"b200", "NVIDIA B200", "sm_100a", 148, 126 * kKilo* kKilo, 190'000'000'000},
+    {"gb200", "NVIDIA GB200", "sm_100a", 152, 126 * kKilo* kKilo, 198'000'000'000},
+    {"b300", "NVIDIA B300 SXM6 AC", "sm_103a", 148, 126 * kKilo* kKilo, 288'000'000'000},
     {"a100", "NVIDIA A100-SXM4-80GB", "sm_80", 108, 40 * kKilo* kKilo, 85'000'000'000},
+    {"a30", "NVIDIA A30", "sm_80", 56, 24 * kKilo* kKilo, 25'000'000'000},
     {"l40s", "NVIDIA L40S", "sm_89", 142, 96 * kKilo* kKilo, 47'000'000'000},
+    {"l20", "NVIDIA L20", "sm_89", 92, 96 * kKilo* kKilo, 48'000'000'000},
     {"l4", "NVIDIA L4", "sm_89", 58, 48 * kKilo* kKilo, 23'000'000'000},
+    {"rtx3090", "NVIDIA GeForce RTX 3090", "sm_86", 82, 6 * kKilo* kKilo, 25'000'000'000},
     {"rtx4090", "NVIDIA GeForce RTX 4090", "sm_89", 128, 72 * kKilo* kKilo, 25'000'000'000},
     {"rtx5090", "NVIDIA GeForce RTX 5090", "sm_120a", 170, 96 * kKilo* kKilo, 33'000'000'000},
+    {"rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "sm_120a", 188, 128 * kKilo* kKilo,
+     102'000'000'000},
 };
 
 // Dense bf16 FLOP/s and bytes/s from the vendor's datasheets; a name that isn't here has no roof.
@@ -57,16 +68,22 @@ constexpr DataSheet kDataSheets[] = {
     {"H100 PCIe", {756e12, 2.0e12}},
     {"H100", {989e12, 3.35e12}},
     {"H800", {989e12, 3.35e12}},
+    {"H20-3e", {148e12, 4.8e12}},
     {"H20", {148e12, 4.0e12}},
     {"A100-SXM4-80GB", {312e12, 2.039e12}},
     {"A100-SXM4-40GB", {312e12, 1.555e12}},
     {"A100", {312e12, 1.935e12}},
+    {"A30", {165e12, 0.933e12}},
     {"A10G", {70e12, 0.6e12}},
     {"A10", {125e12, 0.6e12}},
     {"L40S", {362e12, 0.864e12}},
     {"L40", {181e12, 0.864e12}},
+    {"L20", {119.5e12, 0.864e12}},
     {"L4", {121e12, 0.3e12}},
+    {"GB200", {2500e12, 8.0e12}},
     {"B200", {2250e12, 8.0e12}},
+    {"B300", {2250e12, 8.0e12}},
+    {"RTX PRO 6000", {503e12, 1.6e12}},
     {"5090", {209e12, 1.792e12}},
     {"4090", {165e12, 1.008e12}},
     {"3090", {71e12, 0.936e12}},
@@ -128,6 +145,12 @@ DeviceInfo device_of_arch(const std::string& arch) {
     device.name = gpu.name, device.processors = gpu.processors;
     device.cache_bytes = gpu.cache_bytes, device.memory_bytes = gpu.memory_bytes;
     device.peak_flops = peaks_of(gpu.name).flops, device.peak_bandwidth = peaks_of(gpu.name).bandwidth;
+    return device;
+  }
+  if (const size_t at = arch.rfind('@'); at != std::string::npos && at > 0) {
+    DeviceInfo device = device_of_arch(arch.substr(at + 1));
+    device.name = arch.substr(0, at);
+    device.peak_flops = peaks_of(device.name).flops, device.peak_bandwidth = peaks_of(device.name).bandwidth;
     return device;
   }
   std::vector<std::string> words;

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kDefaultTokens = 256;
 constexpr size_t kMaxCells = 10000;
 constexpr bool Fusion::*kGates[] = {&Fusion::silu, &Fusion::gelu, &Fusion::gpt_oss};
+constexpr std::string_view kActivations[] = {"silu", "gelu", "gpt-oss"};  // as models name them
 
 template <typename Value>
 std::vector<Value> or_else(const std::vector<Value>& given, Value usual) {
@@ -73,9 +74,26 @@ bool takes_gates(Projection projection, Op op, std::span<const Op> ops) {
   return trains ? op == Op::dx && projection == Projection::down : op == Op::fwd && projection == Projection::up;
 }
 
+// The activation of the experts in an ffn: silu if nothing names it, which a note on the model says.
+bool Fusion::*gate_of(const Model& model) {
+  if (!model.gated)
+    throw CellRequestError(
+        "projection",
+        fmt::format("the experts of {} have no gate, and no kernel of an ffn has their activation", model.name),
+        "tune their projections apart: up,down");
+  if (model.activation.empty()) return &Fusion::silu;
+  const auto known = std::ranges::find(kActivations, model.activation);
+  if (known == std::end(kActivations))
+    throw CellRequestError(
+        "projection",
+        fmt::format("no kernel of an ffn has the activation of the experts of {}: {}", model.name, model.activation),
+        fmt::format("tune their projections apart, up,down, or put one of {} in its place with gated",
+                    fmt::join(kActivations, ", ")));
+  return kGates[known - std::begin(kActivations)];
+}
+
 // What the cells of a projection and an op have of the fusions, where several are listed.
-Fusion fusion_of(const CellRequest& request, Layer layer, Op op, bool both, std::span<const Op> ops) {
-  Fusion fusion = request.fusion;
+Fusion fusion_of(Fusion fusion, const Layer& layer, Op op, bool both, std::span<const Op> ops) {
   const bool up = layer.projection == Projection::up;
   if (both && up) fusion.permute_y = fusion.topk_weights = fusion.weight_gradient = false;
   if (both && !up) fusion.permute_x = false;
@@ -125,12 +143,13 @@ void require_use_by(const std::vector<Cell>& cells, const CellRequest& request) 
 // Without dtypes the format of the model's experts; gradients are computed in bf16.
 std::vector<std::string> dtypes_of(const Model& model, Op op, const std::vector<std::string>& given) {
   if (!given.empty()) return given;
+  if (op != Op::fwd) return {"bf16"};
   if (!model.other_format.empty())
     throw CellRequestError(
         "dtype",
         fmt::format("the experts of {} are {}, which moetune does not cover yet", model.name, model.other_format),
-        "dtype bf16 takes them as bf16");
-  return {op == Op::fwd && model.format ? std::string(model.format->dtype) : "bf16"};
+        "dtype bf16 takes them as bf16, which a server looks up only for a checkpoint in bf16");
+  return {model.format ? std::string(model.format->dtype) : "bf16"};
 }
 
 // A layer for each dtype; of quantised ones one for each kind of scales that they have and each dtype of Y.
@@ -199,20 +218,37 @@ CellRequest parts_of_ffn(CellRequest request) {
                            "projection up,down with op fwd,dx,dw makes a training step");
   request.ffn = false;
   request.projections = {Projection::up, Projection::down};
-  if (!is_gated(request.fusion)) request.fusion.silu = true;
   request.fusion.permute_x = request.fusion.topk_weights = true;
   request.fusion.permute_y = !request.fusion.by_slot;
-  for (const Model& model : models_of(request))
-    if (!model.gated)
-      throw CellRequestError(
-          "projection",
-          fmt::format("the experts of {} have no gate, and no kernel of an ffn has their activation", model.name),
-          "tune their projections apart: up,down");
   return request;
 }
 
+// The product of the lists. `gates_of_models`: up has the activation of its model.
+std::vector<Cell> expand_lists(const CellRequest& request, bool gates_of_models) {
+  const std::vector<Projection> projections = or_else(request.projections, Projection::up);
+  const bool both = contains(projections, Projection::up) && contains(projections, Projection::down);
+  const std::vector<Op> ops = or_else(request.ops, Op::fwd);
+  require_use_of(request, ops);
+  Cells made;
+  for (const Model& model : models_of(request)) {
+    Fusion fusion = request.fusion;
+    if (gates_of_models) fusion.*gate_of(model) = true;
+    for (const int64_t tp : or_else(request.tp, int64_t{1}))
+      for (const int64_t ep : or_else(request.ep, int64_t{1}))
+        for (const Projection projection : projections)
+          for (const Op op : ops)
+            for (const Layer& layer : layers_of(model, projection, op, tp, ep, both, request)) {
+              const Shape shape{layer, op, fusion_of(fusion, layer, op, both, ops)};
+              require_valid(shape);
+              made.add(shape, request);
+            }
+  }
+  require_use_by(made.cells, request);
+  return std::move(made.cells);
+}
+
 std::vector<Cell> ffn_cells(const CellRequest& request) {
-  const std::vector<Cell> cells = make_cells(parts_of_ffn(request));
+  const std::vector<Cell> cells = expand_lists(parts_of_ffn(request), !is_gated(request.fusion));
   const Shape* known = nullptr;
   for (const Cell& cell : cells) {
     if (known && *known == cell.shape) continue;
@@ -230,24 +266,7 @@ std::vector<Cell> ffn_cells(const CellRequest& request) {
 }  // namespace
 
 std::vector<Cell> make_cells(const CellRequest& request) {
-  if (request.ffn) return ffn_cells(request);
-  const std::vector<Projection> projections = or_else(request.projections, Projection::up);
-  const bool both = contains(projections, Projection::up) && contains(projections, Projection::down);
-  const std::vector<Op> ops = or_else(request.ops, Op::fwd);
-  require_use_of(request, ops);
-  Cells made;
-  for (const Model& model : models_of(request))
-    for (const int64_t tp : or_else(request.tp, int64_t{1}))
-      for (const int64_t ep : or_else(request.ep, int64_t{1}))
-        for (const Projection projection : projections)
-          for (const Op op : ops)
-            for (const Layer& layer : layers_of(model, projection, op, tp, ep, both, request)) {
-              const Shape shape{layer, op, fusion_of(request, layer, op, both, ops)};
-              require_valid(shape);
-              made.add(shape, request);
-            }
-  require_use_by(made.cells, request);
-  return std::move(made.cells);
+  return request.ffn ? ffn_cells(request) : expand_lists(request, false);
 }
 
 std::vector<std::string> model_notes(const CellRequest& request) {
@@ -256,14 +275,22 @@ std::vector<std::string> model_notes(const CellRequest& request) {
   const std::vector<std::string>& dtypes = request.dtypes;
   for (const Model& model : models_of(request)) {
     notes.insert(notes.end(), model.notes.begin(), model.notes.end());
+    for (size_t i = 0; i < std::size(kGates); ++i)
+      if (request.fusion.*kGates[i] && !model.activation.empty() && model.activation != kActivations[i])
+        notes.push_back(
+            fmt::format("the activation of the experts of {} is {}; {} is put in its place, as --gated says",
+                        model.name, model.activation, kActivations[i]));
     if (dtypes.empty()) continue;
     const bool covered = model.format && contains(dtypes, model.format->dtype);
     const std::string stored =
-        model.format ? fmt::format("{} with scales of {}s", model.format->dtype, name(model.format->scales))
-                     : model.other_format;
+        model.format && is_quantised(*model.format)
+            ? fmt::format("{} with scales of {}s", model.format->dtype, name(model.format->scales))
+            : model.other_format;
     if (!stored.empty() && !covered)
-      notes.push_back(fmt::format("the experts of {} are {}; they are taken as {}, as --dtype says", model.name, stored,
-                                  fmt::join(dtypes, ", ")));
+      notes.push_back(
+          fmt::format("the experts of {} are {}; they are taken as {}, as --dtype says: a server looks that up "
+                      "only for a checkpoint of that dtype",
+                      model.name, stored, fmt::join(dtypes, ", ")));
   }
   return notes;
 }

@@ -50,7 +50,7 @@ class CellRequestError : public Error {
 /// projections, permute_x goes to up, permute_y, topk_weights and weight_gradient to down; with several ops, bias and
 /// by_slot go to fwd, accumulate and fp32_dw to dw, weight_gradient to dx; sum_slots goes to cells that may_sum_slots;
 /// gates go to fwd of up or, where dx is listed, to dx of down. An ffn is fwd of up with permute_x and an activation
-/// (silu where no gate is given), and of down with permute_y (with by_slot neither stores in expert order) and
+/// (the model's if no gate is given), and of down with permute_y (with by_slot neither stores in expert order) and
 /// topk_weights. Throws CellRequestError, or an Error of a model, a trace or a shape.
 std::vector<Cell> make_cells(const CellRequest& request);
 

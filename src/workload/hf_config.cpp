@@ -1,4 +1,5 @@
-// Hugging Face config.json files and their like: which of their many field names give a model's MoE shape.
+// Hugging Face config.json files and their like: the sizes of their expert layers, and the kinds of these. What a file
+// says on formats and activations is read in model/.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,11 +8,13 @@
 #include <set>
 
 #include "workload/model.h"
+#include "workload/model/activation.h"
+#include "workload/model/checkpoint.h"
 
 namespace moetune {
 namespace {
 
-using Names = std::vector<std::string>;
+using Names = FieldNames;
 
 // Fields that hold a size, in order: the first that exists counts. 'top_k' is not among them: it is a setting of
 // sampling.
@@ -65,36 +68,6 @@ const Names kFamilies = {"mixtral", "gpt_oss", "gptoss",   "llama4",   "phimoe",
 const Names kOwners = {"expert", "moe"}, kSizes = {"size", "dim", "hidden", "intermediate", "width", "ffn"},
             kOthers = {"shared", "zero", "router", "num_", "layer", "latent", "dense"};
 
-const Names kActivations = {"mlp_hidden_act", "hidden_act", "activation_function"};
-
-// The value at a dotted path; nothing where a step is missing or null.
-std::optional<JsonAt> field(JsonAt json, const std::string& path) {
-  size_t begin = 0;
-  while (begin <= path.size()) {
-    const size_t end = std::min(path.find('.', begin), path.size());
-    const std::string key = path.substr(begin, end - begin);
-    if (!json.has(key)) return std::nullopt;
-    json = json[key];
-    begin = end + 1;
-  }
-  return json;
-}
-
-// Objects that are searched for a field, the innermost first.
-using Scopes = std::vector<JsonAt>;
-
-struct Found {
-  std::string name;
-  JsonAt at;
-};
-
-std::optional<Found> first_field(const Scopes& scopes, const Names& names) {
-  for (const std::string& name : names)
-    for (const JsonAt& scope : scopes)
-      if (std::optional<JsonAt> at = field(scope, name)) return Found{name, *at};
-  return std::nullopt;
-}
-
 // Where the MoE fields are; empty where they are nowhere.
 Scopes scopes_of(const JsonAt& json) {
   for (const std::string& name : kText)
@@ -105,10 +78,6 @@ Scopes scopes_of(const JsonAt& json) {
   return first_field({json}, kExperts) ? Scopes{json} : Scopes{};
 }
 
-bool holds_one_of(const std::string& text, const Names& words) {
-  return std::ranges::any_of(words, [&](const std::string& word) { return text.find(word) != std::string::npos; });
-}
-
 // Numbers of the file that are named like an expert's or a moe's, and that no list above has.
 Names strangers(const Scopes& scopes, const Names& words) {
   std::set<std::string> known;
@@ -116,8 +85,8 @@ Names strangers(const Scopes& scopes, const Names& words) {
   Names found;
   for (const JsonAt& scope : scopes)
     for (const auto& [key, value] : scope.value().items())
-      if ((value.is_number_integer() || value.is_array()) && value != 0 && holds_one_of(key, kOwners) &&
-          holds_one_of(key, words) && !holds_one_of(key, kOthers) && !known.contains(key))
+      if ((value.is_number_integer() || value.is_array()) && value != 0 && has_one_of(key, kOwners) &&
+          has_one_of(key, words) && !has_one_of(key, kOthers) && !known.contains(key))
         found.push_back(key);
   return found;
 }
@@ -149,6 +118,9 @@ void require_experts(const JsonAt& config, const Scopes& scopes, const std::stri
     config.fail(fmt::format("{}: it has none of the fields {}", what, fmt::join(kExperts, ", ")), hint);
   if (const auto found = first_field(scopes, kExperts); found->at.value() == 0)
     found->at.fail(what + ": this is 0", hint);
+  if (const auto found = first_field(scopes, {"is_moe", "enable_moe_block", "use_moe"});
+      found && found->at.value() == false)
+    found->at.fail(what + ": this is false", hint);
 }
 
 // Synonyms must agree: nothing says which of them counts.
@@ -168,24 +140,6 @@ void require_agreement(const JsonAt& json, const Names& names) {
   }
 }
 
-std::string text_of(const JsonAt& json, const std::string& path) {
-  const std::optional<JsonAt> found = field(json, path);
-  return found && found->value().is_string() ? found->value().get<std::string>() : "";
-}
-
-// Squared ReLU (Nemotron-H) has no gate, and GPT-2's name of the activation says "glu" where there is one.
-bool is_gated(const Scopes& scopes, Model& model) {
-  if (const auto found = first_field(scopes, {"swiglu"}); found && found->at.value().is_boolean())
-    return found->at.boolean();  // of Megatron
-  const auto found = first_field(scopes, kActivations);
-  if (!found)
-    model.notes.push_back(fmt::format("no field of {} names the activation ({}): the experts are taken as gated",
-                                      model.name, fmt::join(kActivations, ", ")));
-  if (!found || !found->at.value().is_string()) return true;
-  const std::string word = found->at.string();
-  return found->name == "activation_function" ? word.ends_with("glu") : word != "relu2";
-}
-
 // intermediate_size may be that of dense layers.
 void judge_width(const Scopes& scopes, const JsonAt& config, const Found& width, Model& model) {
   if (!contains(kDenseWidths, width.name)) return;
@@ -194,17 +148,71 @@ void judge_width(const Scopes& scopes, const JsonAt& config, const Found& width,
                   "give it with --intermediate");
   std::string family = model.architecture;
   for (const JsonAt& scope : {scopes[0], config}) family += " " + text_of(scope, "model_type");
-  std::ranges::transform(family, family.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (!holds_one_of(family, kFamilies))
+  if (!has_one_of(lower(family), kFamilies))
     model.notes.push_back(
         fmt::format("the experts of {} are taken to be {} wide, as {} says, which is the width of "
                     "dense layers in some models: else give --intermediate",
                     model.name, width.at.value().dump(), width.name));
 }
 
-// A kind of expert layers for each set of sizes in the lists of the fields, with the first place in these lists.
-void add_kinds(const Scopes& scopes, const JsonAt& config, Model model, const Model& given, const std::string& where,
-               std::vector<std::pair<Model, std::string>>& kinds) {
+// A format of experts, and the layers that have it.
+struct LayersOfFormat {
+  std::string word;
+  std::vector<int> layers = {};
+};
+
+struct Kind {
+  Model model;
+  std::string format, where;
+};
+
+// Expert layers of one part of a model.
+struct Tower {
+  Scopes scopes;
+  std::string name = {};  // of another part than the main one, as modules are called: "talker"
+  LayerCount count = {};
+  std::vector<LayersOfFormat> formats = {};
+};
+
+// "layers 0-3, 7".
+std::string layers_text(const std::vector<int>& layers) {
+  std::string text;
+  for (size_t i = 0, last = 0; i < layers.size(); i = last + 1) {
+    last = i;
+    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "layers " : ", ", layers[i]);
+    if (last > i) text += fmt::format("-{}", layers[last]);
+  }
+  return text;
+}
+
+// The formats of a tower's experts. The tower's own quantisation counts before that of the whole model, and that before
+// the file beside config.json.
+void read_formats(const JsonAt& config, const JsonAt* beside, bool gated, Tower& tower) {
+  const auto dtype = first_field({tower.scopes[0], tower.scopes.back(), config}, {"torch_dtype", "dtype"});
+  const std::string plain = dtype && dtype->at.value() == "float16" ? "fp16" : "bf16";  // servers round fp32 to bf16
+  std::vector<std::string> words = {plain};
+  const auto experts = first_field({tower.scopes[0], config}, {"expert_dtype"});
+  const auto quantisation =
+      first_field({tower.scopes.back(), config}, {"quantization_config", "compression_config", "quantization"});
+  const bool only_experts = experts && experts->at.value().is_string() && experts->at.value() != "fp8";
+  if (only_experts)
+    words = {experts->at.value() == "fp4" ? "mxfp4" : experts->at.string()};
+  else if (quantisation && quantisation->at.value().is_object() && !quantisation->at.value().empty())
+    words = formats_of_experts(quantisation->at, tower.count, gated, plain, tower.name);
+  else if (beside)
+    words = formats_of_experts(*beside, tower.count, gated, plain, tower.name);
+  for (size_t i = 0; i < words.size(); ++i) {
+    auto known = std::ranges::find(tower.formats, words[i], &LayersOfFormat::word);
+    if (known == tower.formats.end()) known = tower.formats.insert(known, LayersOfFormat{words[i]});
+    if (words.size() > 1) known->layers.push_back(tower.count.moe[i]);
+  }
+}
+
+// A kind of expert layers for each set of sizes in the lists of the fields, with the first place in these lists, and
+// for each format.
+void add_kinds(const Tower& tower, const Scopes& scopes, const JsonAt& config, Model model, const Model& given,
+               const std::string& where, std::vector<Kind>& kinds) {
   std::vector<std::vector<int64_t>> sizes;
   size_t places = 1;
   Names lists;
@@ -228,151 +236,90 @@ void add_kinds(const Scopes& scopes, const JsonAt& config, Model model, const Mo
     if (std::ranges::any_of(kWanted, [&](const Wanted& wanted) { return model.*wanted.size == 0; })) continue;  // dense
     if (model.top_k > model.experts)
       scopes[0].fail(fmt::format("a token picks {} experts, but there are {}", model.top_k, model.experts));
-    if (!contains(kinds, model, [](const auto& kind) { return kind.first; }))
-      kinds.emplace_back(model, lists.empty() ? where : fmt::format("{}[{}]", fmt::join(lists, ", "), place));
+    for (const LayersOfFormat& format : tower.formats) {
+      const bool of_layers = places > 1 && static_cast<int>(places) == tower.count.layers;
+      if (of_layers && !format.layers.empty() && !contains(format.layers, static_cast<int>(place))) continue;
+      Kind kind{model, format.word, lists.empty() ? where : fmt::format("{}[{}]", fmt::join(lists, ", "), place)};
+      if (!format.layers.empty()) kind.where += (kind.where.empty() ? "" : ", ") + layers_text(format.layers);
+      set_format(kind.model, format.word);
+      if (!contains(kinds, kind.model, &Kind::model)) kinds.push_back(std::move(kind));
+    }
   }
 }
 
-// Names the kinds and tells of them.
-std::vector<Model> named(const std::vector<std::pair<Model, std::string>>& kinds) {
+// Names the kinds and describes them.
+std::vector<Model> named(const std::vector<Kind>& kinds) {
   std::vector<Model> models;
-  Names told;
-  for (const auto& [kind, where] : kinds) {
-    models.push_back(kind);
+  Names described;
+  const bool one_format = std::ranges::all_of(kinds, [&](const Kind& kind) { return kind.format == kinds[0].format; });
+  for (const Kind& kind : kinds) {
+    models.push_back(kind.model);
     if (models.size() > 1) models.back().name += fmt::format(".kind{}", models.size()), models.back().notes.clear();
-    told.push_back(fmt::format("{} ({}: {} experts, top {}, {} wide)", models.back().name, where, kind.experts,
-                               kind.top_k, kind.intermediate));
+    described.push_back(fmt::format("{} ({}: {} experts, top {}, {} wide{})", models.back().name, kind.where,
+                                    kind.model.experts, kind.model.top_k, kind.model.intermediate,
+                                    one_format ? "" : ", " + kind.format));
   }
   if (models.size() > 1)
     models[0].notes.push_back(fmt::format("{} has {} kinds of expert layers, each with cells: {}", models[0].name,
-                                          models.size(), fmt::join(told, ", ")));
+                                          models.size(), fmt::join(described, ", ")));
   return models;
 }
 
-void take(Model& model, std::string_view dtype, ScaleKind scales) { model.format = find_format(dtype, scales); }
-
-// Scales of blocks, where these are of 128 x 128; the format in words where not.
-void read_blocks(const JsonAt& sizes, Model& model) {
-  if (sizes.value() == Json{128, 128})
-    take(model, "fp8", ScaleKind::block);
-  else
-    model.other_format = fmt::format("fp8 with scales of blocks of {}", sizes.value().dump());
-}
-
-// The value of the first of these fields; null without.
-Json value_of(const JsonAt& json, const Names& names) {
-  const auto found = first_field({json}, names);
-  return found ? found->at.value() : Json();
-}
-
-// Weights of integers in groups along k, beside 16-bit activations.
-void read_groups(const Json& width, const Json& group, bool zero_points, Model& model) {
-  for (const ScaleKind kind : {ScaleKind::group32, ScaleKind::group64, ScaleKind::group128})
-    if (width == 4 && group == group_columns(kind)) return take(model, zero_points ? "uint4" : "int4", kind);
-  model.other_format = fmt::format("int{} in groups of {}", width.dump(), group.dump());
-}
-
-// compressed-tensors: integers. Activations are int8 with a scale a token, or of 16 bits.
-void read_integers(const JsonAt& weights, const JsonAt& group, Model& model) {
-  const Json width = value_of(weights, {"num_bits"}), activations = value_of(group, {"input_activations"});
-  const std::string strategy = text_of(weights, "strategy");
-  const bool zero_points = value_of(weights, {"symmetric"}) == false;
-  if (strategy == "group" && activations.is_null())
-    return read_groups(width, value_of(weights, {"group_size"}), zero_points, model);
-  const bool of_tokens = activations.is_object() && activations.value("num_bits", 0) == 8 &&
-                         activations.value("strategy", "") == "token" && activations.value("type", "int") == "int";
-  if (width == 8 && strategy == "channel" && !zero_points && (activations.is_null() || of_tokens))
-    return take(model, of_tokens ? "int8-w8a8" : "int8", ScaleKind::channel);
-  model.other_format = fmt::format("int{} with scales of {}{}", width.dump(), strategy,
-                                   activations.is_null() ? "" : " beside quantised activations");
-}
-
-// compressed-tensors: the first group, which is that of the linear layers.
-void read_group(const JsonAt& group, Model& model) {
-  const JsonAt weights = group["weights"];
-  const std::string type = text_of(weights, "type"), strategy = text_of(weights, "strategy");
-  const std::optional<JsonAt> bits = field(weights, "num_bits");
-  if (type == "int" && bits)
-    read_integers(weights, group, model);
-  else if (type != "float" || !bits || bits->value() != 8)
-    model.other_format = fmt::format("{}{}", type, bits ? bits->value().dump() : "");
-  else if (group.value().contains("input_activations") && !group.has("input_activations"))
-    model.other_format = "fp8 weights beside 16-bit activations";
-  else if (strategy == "block" && weights.has("block_structure"))
-    read_blocks(weights["block_structure"], model);
-  else if (strategy == "channel" || strategy == "tensor")
-    take(model, "fp8", parse_scales(strategy));
-  else
-    model.other_format = "fp8 with scales of " + strategy;
+// The main part, and a second one beside it: a talker beside a thinker.
+std::vector<Tower> towers_of(const JsonAt& config, const Scopes& main) {
+  std::vector<Tower> towers = {{main}};
+  if (&main.back().value() == &config.value()) return towers;
+  for (const auto& [key, value] : config.value().items()) {
+    if (!value.is_object()) continue;
+    const Scopes scopes = scopes_of(config[key]);
+    const auto has = [&](const Names& names) { return first_field(scopes, names).has_value(); };
+    if (has(kExperts) && has(kTopK) && has(kIntermediate) && &scopes.back().value() != &main.back().value())
+      towers.push_back({scopes, key.substr(0, key.find("_config"))});
+  }
+  return towers;
 }
 
 }  // namespace
-
-void read_format(const JsonAt& quantisation, Model& model) {
-  const std::string method = text_of(quantisation, "quant_method"), algorithm = text_of(quantisation, "quant_algo");
-  const auto groups = field(quantisation, "config_groups"), blocks = field(quantisation, "weight_block_size");
-  // ModelOpt may write blocks of [0, null] for scales of tensors.
-  const bool has_blocks = blocks && blocks->value() != Json{0, nullptr};
-  if (!algorithm.empty() && algorithm != "FP8")
-    model.other_format = algorithm;
-  else if (algorithm.empty() && groups && !groups->value().empty())
-    read_group((*groups)[groups->value().begin().key()], model);
-  else if (method == "fp8" && has_blocks)
-    read_blocks(*blocks, model);
-  else if (method == "fp8" || algorithm == "FP8")
-    take(model, "fp8", ScaleKind::tensor);
-  else if (method == "w8a8_int8")
-    take(model, "int8-w8a8", ScaleKind::channel);
-  else if (method == "gptq" && quantisation.has("group_size") && value_of(quantisation, {"desc_act"}) != true)
-    read_groups(value_of(quantisation, {"bits"}), quantisation["group_size"].value(),
-                value_of(quantisation, {"sym"}) == false, model);
-  else if (method == "awq" && first_field({quantisation}, {"group_size", "q_group_size"}))
-    read_groups(value_of(quantisation, {"bits", "w_bit"}), value_of(quantisation, {"group_size", "q_group_size"}),
-                value_of(quantisation, {"zero_point"}) != false, model);
-  else
-    model.other_format = !method.empty() ? method : "an unknown format";
-}
 
 bool is_hf_config(const JsonAt& json) {
   return json.has("model_type") || json.has("architectures") || !scopes_of(json).empty();
 }
 
-std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string& name, const Model& given) {
+std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string& name, const Model& given,
+                                         const JsonAt* beside) {
   if (!config.value().is_object()) config.fail("a config.json must be an object");
-  Scopes scopes = scopes_of(config);
-  Model model{.name = name};
-  if (config.has("architectures") && config["architectures"].size() > 0)
-    model.architecture = config["architectures"][0].string();
-  if (given.experts == 0) require_experts(config, scopes, name);
-  if (scopes.empty()) scopes = {config};
-  model.gated = is_gated(scopes, model);
-  if (const auto zero = first_field(scopes, {"zero_expert_num"})) {
-    model.zero_experts = zero->at.integer(0, kMaxExperts);
-    if (model.zero_experts > 0)
-      model.notes.push_back(fmt::format("{} zero experts of {} (zero_expert_num) take rows that no kernel computes",
-                                        model.zero_experts, name));
+  Scopes main = scopes_of(config);
+  if (given.experts == 0) require_experts(config, main, name);
+  if (main.empty()) main = {config};
+  std::vector<Kind> kinds;
+  for (Tower& tower : towers_of(config, main)) {
+    const Scopes& scopes = tower.scopes;
+    Model model{.name = name};
+    if (config.has("architectures") && config["architectures"].size() > 0)
+      model.architecture = config["architectures"][0].string();
+    read_activation(scopes, config, model);
+    if (const auto zero = first_field(scopes, {"zero_expert_num"})) {
+      model.zero_experts = zero->at.integer(0, kMaxExperts);
+      if (model.zero_experts > 0)
+        model.notes.push_back(fmt::format("{} zero experts of {} (zero_expert_num) take rows that no kernel computes",
+                                          model.zero_experts, name));
+    }
+    for (const Wanted& wanted : kWanted)
+      for (const JsonAt& scope : scopes)
+        if (wanted.synonyms && given.*wanted.size == 0) require_agreement(scope, wanted.names);
+    tower.count = expert_layers(scopes);
+    read_formats(config, beside, model.gated, tower);
+    const size_t before = kinds.size();
+    if (const auto blocks = field(scopes[0], "block_configs"); blocks && blocks->value().is_array())
+      each(*blocks, [&](const JsonAt& block) {
+        if (!first_field({block}, kExperts) && !first_field({block}, kTopK)) return;
+        Scopes inside = {block};
+        inside.insert(inside.end(), scopes.begin(), scopes.end());
+        add_kinds(tower, inside, config, model, given, block.place().pointer, kinds);
+      });
+    if (kinds.size() == before) add_kinds(tower, scopes, config, model, given, scopes.back().place().pointer, kinds);
   }
-  std::string experts = text_of(scopes[0], "expert_dtype");
-  if (experts.empty()) experts = text_of(config, "expert_dtype");
-  if (!experts.empty() && experts != "fp8")
-    model.other_format = experts;
-  else
-    for (const JsonAt& part : {scopes.back(), config})
-      if (!model.format && model.other_format.empty() && part.has("quantization_config"))
-        read_format(part["quantization_config"], model);
-  for (const Wanted& wanted : kWanted)
-    for (const JsonAt& scope : scopes)
-      if (wanted.synonyms && given.*wanted.size == 0) require_agreement(scope, wanted.names);
-  std::vector<std::pair<Model, std::string>> kinds;
-  if (const auto blocks = field(scopes[0], "block_configs"); blocks && blocks->value().is_array())
-    each(*blocks, [&](const JsonAt& block) {
-      if (!first_field({block}, kExperts) && !first_field({block}, kTopK)) return;
-      Scopes inside = {block};
-      inside.insert(inside.end(), scopes.begin(), scopes.end());
-      add_kinds(inside, config, model, given, block.place().pointer, kinds);
-    });
-  if (kinds.empty()) add_kinds(scopes, config, model, given, "", kinds);
-  if (kinds.empty()) scopes[0].fail(fmt::format("no layer of {} has experts", name));
+  if (kinds.empty()) main[0].fail(fmt::format("no layer of {} has experts", name));
   return named(kinds);
 }
 

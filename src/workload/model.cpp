@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/embedded.h"
 #include "base/error.h"
 #include "base/system/file.h"
+#include "workload/model/fields.h"
 
 namespace moetune {
 namespace fs = std::filesystem;
@@ -26,11 +26,6 @@ std::vector<Model> read_presets() {
   }
   std::ranges::sort(models, [](const Model& a, const Model& b) { return a.name < b.name; });
   return models;
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
 }
 
 // "Qwen3-30B-A3B/config.json" is qwen3-30b-a3b, "mixtral.json" mixtral; in a download cache
@@ -56,13 +51,33 @@ std::vector<Model> read_config(const fs::path& path, const Model& given) {
   const Json json = read_json(path, Dialect::python);
   const JsonAt root(json, path.string());
   if (json.contains("schema")) return {model_from_json(root)};
-  std::vector<Model> models = models_from_hf_config(root, name_of_config(path), given);
   const fs::path beside = path.parent_path() / "hf_quant_config.json";  // of ModelOpt
-  if (!models[0].format && models[0].other_format.empty() && is_there(beside)) {
-    const Json format = read_json(beside, Dialect::python);
-    for (Model& model : models) read_format(JsonAt(format, beside.string())["quantization"], model);
-  }
-  return models;
+  const Json format = is_there(beside) ? read_json(beside, Dialect::python) : Json();
+  const JsonAt format_at(format, beside.string());
+  return models_from_hf_config(root, name_of_config(path), given, format.is_null() ? nullptr : &format_at);
+}
+
+// "owner/name", as the Hugging Face hub calls a model.
+bool is_hub_name(const std::string& name) {
+  const size_t slash = name.find('/');
+  return slash != std::string::npos && slash > 0 && slash + 1 < name.size() && slash == name.rfind('/') &&
+         name[0] != '.' && name[0] != '~';
+}
+
+// The preset of its name, or an error that says how to get its config.json.
+const Model* find_hub_preset(const std::string& hub_name) {
+  const std::string name = lower(hub_name.substr(hub_name.find('/') + 1));
+  if (const Model* preset = find_preset(name)) return preset;
+  const Model* nearest = nullptr;
+  for (const Model& model : model_presets())
+    if (name.starts_with(model.name + "-") && (!nearest || model.name.size() > nearest->name.size())) nearest = &model;
+  const std::string download =
+      fmt::format("download its config.json (hf download {} config.json) and give the file to --model", hub_name);
+  throw request_error(
+      fmt::format("{} is a name of the Hugging Face hub, and moetune downloads nothing", hub_name),
+      nearest ? fmt::format("--model {} has the sizes of that model; for the checkpoint's format add --dtype, or {}",
+                            nearest->name, download)
+              : download);
 }
 
 }  // namespace
@@ -78,12 +93,23 @@ Model model_from_json(const JsonAt& json) {
   model.hidden = json["hidden"].integer(1);
   model.intermediate = json["intermediate"].integer(1);
   model.gated = json["gated"].boolean();
+  if (json.has("activation")) model.activation = json["activation"].string();
+  if (json.has("format")) set_format(model, json["format"].string());
   return model;
 }
 
 const std::vector<Model>& model_presets() {
   static const std::vector<Model> models = read_presets();
   return models;
+}
+
+void set_format(Model& model, const std::string& word) {
+  model.format = {}, model.other_format = {};
+  const auto row = std::ranges::find(formats(), word, &Format::word);
+  if (row == formats().end())
+    model.other_format = word;
+  else if (word != "bf16")
+    model.format = *row;
 }
 
 std::vector<Model> find_models(const std::string& name, const Model& given) {
@@ -99,7 +125,7 @@ std::vector<Model> find_models(const std::string& name, const Model& given) {
   const fs::path file = model_file(name);
   if (file.filename() == "config.json" && is_folder(name) && !is_there(file))
     throw request_error(fmt::format("{}: the folder has no config.json", name));
-  const Model* preset = find_preset(wanted);
+  const Model* preset = file.empty() && is_hub_name(name) ? find_hub_preset(name) : find_preset(wanted);
   if (preset || !file.empty()) {
     std::vector<Model> models = preset ? std::vector<Model>{*preset} : read_config(file, given);
     for (int64_t Model::*const size : {&Model::experts, &Model::top_k, &Model::hidden, &Model::intermediate})

@@ -21,8 +21,11 @@ struct Model {
   int64_t hidden = 0;        // width of an expert's input
   int64_t intermediate = 0;  // width of an expert, unsharded
   bool gated = true;         // up has n = 2 * intermediate
+  // "silu", "gelu" (erf) or "gpt-oss" (its limit is 7), which kernels have; in other words what no kernel has; empty if
+  // it is not known.
+  std::string activation = {};
   int64_t zero_experts = 0;  // beside the experts: a router picks them too, and they compute nothing
-  // How a checkpoint stores the experts, where it is quantised; or in words, where moetune has no such format.
+  // How a checkpoint stores the experts, if not in bf16; or in words, if moetune has no such format.
   std::optional<Format> format = {};
   std::string other_format = {};
   std::vector<std::string> notes = {};  // sentences on what a config.json left open and how it was read
@@ -48,13 +51,16 @@ std::filesystem::path model_file(const std::string& name);
 /// Whether it looks like such a file: it names its type or has a field for the number of experts.
 bool is_hf_config(const JsonAt& json);
 
-/// Sets the format of the experts from a quantization_config, or from the "quantization" of a hf_quant_config.json.
-void read_format(const JsonAt& quantisation, Model& model);
+/// Sets the format of the experts to that of a word: "bf16", "fp8-block". A word that moetune has no format for is kept
+/// as other_format.
+void set_format(Model& model, const std::string& word);
 
 /// From a Hugging Face config.json, a params.json of Mistral, DeepSeek's inference config or Megatron's arguments: one
 /// for each kind of expert layers, of which the first is called `name`, the others NAME.kind2 and so on. What `given`
-/// has is not read. Errors say which field is missing or unclear and which names were tried.
-std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string& name, const Model& given = {});
+/// has is not read. `beside` describes the quantisation of a config that does not: hf_quant_config.json. Errors say
+/// which field is missing or unclear and which names were tried.
+std::vector<Model> models_from_hf_config(const JsonAt& config, const std::string& name, const Model& given = {},
+                                         const JsonAt* beside = nullptr);
 
 /// One projection of a model on one of tp * ep ranks. Errors: tp does not divide intermediate, ep not experts.
 Layer make_layer(const Model& model, Projection projection, const Format& format, int64_t tp, int64_t ep);

@@ -5,9 +5,9 @@
 
 #include <set>
 
+#include "base/embedded.h"
 #include "base/group.h"
 #include "base/json.h"
-#include "base/embedded.h"
 #include "error_of.h"
 
 namespace moetune {

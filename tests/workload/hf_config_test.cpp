@@ -29,6 +29,10 @@ void expect_sizes(const Model& model, int64_t experts, int64_t top_k, int64_t hi
   EXPECT_EQ(model.intermediate, intermediate);
 }
 
+std::string format_of(const Model& model) {
+  return !model.other_format.empty() ? model.other_format : model.format ? std::string(model.format->word) : "bf16";
+}
+
 // A config with one field's name replaced.
 std::string renamed(const std::string& field, const std::string& name) {
   std::string text =
@@ -68,7 +72,7 @@ TEST(HfConfig, SaysThatNemotronHasNoGate) {
     "intermediate_size": 1856, "moe_intermediate_size": 1856, "mlp_hidden_act": "relu2", "n_shared_experts": 1})");
   expect_sizes(model, 128, 6, 2688, 1856);
   EXPECT_FALSE(model.gated);
-  EXPECT_EQ(make_layer(model, Projection::up, find_format("bf16"), 1, 1).n, 1856);
+  EXPECT_EQ(make_layer(model, Projection::up, format_named("bf16"), 1, 1).n, 1856);
   EXPECT_FALSE(read(R"({"num_experts": 8, "num_experts_per_tok": 2, "hidden_size": 64, "intermediate_size": 64,
     "hidden_act": "relu2"})")
                    .gated);
@@ -101,7 +105,7 @@ TEST(HfConfig, ReadsGptOssWhoseWidthNoBlockDivides) {
   const Model model = read(R"({"num_local_experts": 32, "num_experts_per_tok": 4, "experts_per_token": 4,
     "hidden_size": 2880, "intermediate_size": 2880, "hidden_act": "silu"})");
   expect_sizes(model, 32, 4, 2880, 2880);
-  EXPECT_EQ(make_layer(model, Projection::up, find_format("bf16"), 1, 1).n, 5760);
+  EXPECT_EQ(make_layer(model, Projection::up, format_named("bf16"), 1, 1).n, 5760);
 }
 TEST(HfConfig, ReadsDbrxsNestedFields) {
   expect_sizes(
@@ -130,8 +134,8 @@ TEST(HfConfig, ReadsTheFieldsOfExpertsBesideThoseOfTheModel) {
   expect_sizes(model, 16, 4, 512, 256);
   ASSERT_EQ(model.notes.size(), 1u);
   EXPECT_EQ(model.notes[0],
-            "no field of m names the activation (mlp_hidden_act, hidden_act, activation_function): the experts are "
-            "taken as gated");
+            "no field of m names the activation (mlp_hidden_act, hidden_act, hidden_activation, activation, "
+            "activation_function, ffn_config.ffn_act_fn.name): the experts are taken as gated, with silu");
 }
 TEST(HfConfig, ReadsWhetherExpertsAreGated) {
   const std::string sizes = R"({"num_experts": 8, "moe_top_k": 2, "n_embd": 64, "n_inner": 256, )";
@@ -202,7 +206,7 @@ TEST(HfConfig, KnowsZeroExperts) {
   const auto model = read(R"({"hidden_act": "silu", "hidden_size": 64, "expert_ffn_hidden_size": 32,
     "n_routed_experts": 512, "zero_expert_num": 256, "zero_expert_type": "identity", "moe_topk": 12})");
   expect_sizes(model, 512, 12, 64, 32);
-  EXPECT_EQ(make_layer(model, Projection::up, find_format("bf16"), 1, 1).zero_experts, 256);
+  EXPECT_EQ(make_layer(model, Projection::up, format_named("bf16"), 1, 1).zero_experts, 256);
   EXPECT_EQ(model.notes,
             std::vector<std::string>{"256 zero experts of m (zero_expert_num) take rows that no kernel computes"});
 }
@@ -225,17 +229,37 @@ TEST(HfConfig, ReadsFilesOfManyMakers) {
       {"nemotron-puzzle-block_configs", {512, 4, 1024, 1280, -2}},
       {"nomic-embed-v2-moe", {8, 2, 768, 3072, -1}},
       {"ovis2.6-llm_config", {128, 8, 2048, 768, 1}},
-      {"smallthinker", {32, 4, 1536, 768, 1}}};
+      {"smallthinker", {32, 4, 1536, 768, 1}},
+      {"compression_config", {128, 8, 2048, 768, 1}},
+      {"experts-ignored-by-compressed-tensors", {128, 8, 2048, 768, 1}},
+      {"experts-not-converted-to-fp8", {128, 8, 2048, 768, 1}},
+      {"gptq-dynamic-skips-experts", {128, 8, 2048, 768, 1}},
+      {"groups-attention-fp8-experts-int4", {128, 8, 2048, 768, 1}},
+      {"groups-attention-fp8-experts-nvfp4", {128, 8, 2048, 768, 1}},
+      {"hidden_act-swigluoai", {8, 2, 128, 96, 1}},
+      {"text_config-hidden_activation", {128, 8, 2816, 704, 1}},
+      {"two-moe-towers", {128, 8, 2048, 768, 2}}};
+  const std::map<std::string, std::string> formats = {{"compression_config", "fp8-channel"},
+                                                      {"groups-attention-fp8-experts-int4", "int4-group128"},
+                                                      {"groups-attention-fp8-experts-nvfp4", "nvfp4"},
+                                                      {"text_config-hidden_activation", "fp8-channel"}};
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
     if (!name.starts_with("model-")) continue;
     SCOPED_TRACE(name);
+    if (name == "model-is_moe-false") {
+      EXPECT_NE(error_of([&] { find_models(entry.path().string()); }).what.find("is_moe: the model"),
+                std::string::npos);
+      continue;
+    }
     ++files;
     const auto models = find_models(entry.path().string());
     const auto& [experts, top_k, hidden, intermediate, count] = expected.at(name.substr(6));
     expect_sizes(models[0], experts, top_k, hidden, intermediate);
     EXPECT_EQ(models[0].gated ? std::ssize(models) : -std::ssize(models), count);
+    const auto format = formats.find(name.substr(6));
+    EXPECT_EQ(format_of(models[0]), format == formats.end() ? "bf16" : format->second);
   }
   EXPECT_EQ(files, expected.size());
 }
@@ -311,80 +335,232 @@ TEST(HfConfig, TakesSynonymsThatAgree) {
                32, 4, 2880, 2880);
 }
 
-// A config of experts with this beside their sizes.
-Model with_format(const std::string& format) {
-  const std::string text =
-      R"({"num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512, "moe_intermediate_size": 256, )" + format +
-      "}";
-  return read(text.c_str());
+// A config of experts in `layers` layers with this beside their sizes.
+std::vector<Model> with_format(const std::string& format, int layers = 4) {
+  const std::string text = fmt::format(R"({{"hidden_act": "silu", "num_experts": 16, "num_experts_per_tok": 4,
+    "hidden_size": 512, "moe_intermediate_size": 256, "num_hidden_layers": {}, {}}})",
+                                       layers, format);
+  return kinds(text.c_str());
+}
+// The formats of the kinds, or what is refused.
+std::string formats_in(const std::string& quantisation, int layers = 4) {
+  std::string words;
+  const Caught error = error_of([&] {
+    for (const Model& model : with_format(R"("quantization_config": {)" + quantisation + "}", layers))
+      words += (words.empty() ? "" : ", ") + format_of(model);
+  });
+  return error.what.empty() ? words : error.what;
 }
 
-TEST(HfConfig, ReadsTheFormatOfTheExperts) {
-  struct {
-    const char* text;
-    std::optional<ScaleKind> fp8;
-    const char* other;
-  } const cases[] = {
-      {R"("torch_dtype": "bfloat16")", {}, ""},
-      {R"("quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
-          "weight_block_size": [128, 128]})",
-       ScaleKind::block, ""},
-      {R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [32, 32]})",
-       {},
-       "fp8 with scales of blocks of [32,32]"},
-      {R"("quantization_config": {"quant_method": "fp8", "activation_scheme": "static"})", ScaleKind::tensor, ""},
-      {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights":
-          {"num_bits": 8, "type": "float", "strategy": "channel", "dynamic": false}}}})",
-       ScaleKind::channel, ""},
-      {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights":
-          {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}}}})",
-       ScaleKind::block, ""},
-      {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights":
-          {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}}}})",
-       ScaleKind::group32, ""},
-      {R"("quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"fp8": {"weights":
-          {"num_bits": 8, "type": "float", "strategy": "channel"}, "input_activations": null}}})",
-       {},
-       "fp8 weights beside 16-bit activations"},
-      {R"("quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8", "config_groups": {"group_0":
-          {"weights": {"num_bits": 8, "type": "float"}}}})",
-       ScaleKind::tensor, ""},
-      {R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [0, null]})", ScaleKind::tensor, ""},
-      {R"("quantization_config": {"quant_method": "mxfp4"})", {}, "mxfp4"},
-      {R"("quantization_config": {"quant_method": "gptq", "bits": 4})", {}, "gptq"},
-      {R"("expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})",
-       {},
-       "fp4"}};
-  for (const auto& [text, fp8, other] : cases) {
-    const Model model = with_format(text);
-    EXPECT_EQ(model.format ? std::optional(model.format->scales) : std::nullopt, fp8) << text;
-    EXPECT_EQ(model.other_format, other) << text;
+constexpr const char *kFp8Group = R"("weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+    "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": true})",
+                     *kInt4Group = R"("weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32},
+    "input_activations": null)",
+                     *kNvfp4Group = R"("format": "nvfp4-pack-quantized", "weights": {"num_bits": 4, "type": "float",
+    "strategy": "tensor_group", "group_size": 16})";
+
+// compressed-tensors: groups of targets, written with the formats above.
+std::string groups(const std::vector<std::pair<std::string, const char*>>& list, const std::string& more = "") {
+  std::string text = R"("quant_method": "compressed-tensors", )" + more + R"("config_groups": {)";
+  for (size_t i = 0; i < list.size(); ++i)
+    text += fmt::format(R"({}"group_{}": {{"targets": [{}], {}}})", i ? ", " : "", i, list[i].first, list[i].second);
+  return text + "}";
+}
+
+struct FormatCase {
+  std::string quantisation;
+  const char* formats;
+};
+class FormatsOfExperts : public testing::TestWithParam<FormatCase> {};
+TEST_P(FormatsOfExperts, AreRead) { EXPECT_EQ(formats_in(GetParam().quantisation), GetParam().formats); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Methods, FormatsOfExperts,
+    testing::Values(
+        FormatCase{R"("quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128])", "fp8-block"},
+        FormatCase{R"("quant_method": "fp8", "weight_block_size": [32, 32])", "fp8 with scales of blocks of [32,32]"},
+        FormatCase{R"("quant_method": "fp8", "activation_scheme": "static")", "fp8-tensor"},
+        FormatCase{R"("quant_method": "fp8", "weight_block_size": [0, null])", "fp8-tensor"},
+        FormatCase{R"("quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"])",
+                   "mxfp4"},
+        FormatCase{R"("quant_method": "w8a8_int8")", "int8-w8a8"},
+        FormatCase{R"("quant_method": "bitsandbytes", "load_in_4bit": true)", "bitsandbytes"},
+        FormatCase{R"("group_size": 64, "bits": 4)", "an unknown format"},
+        FormatCase{R"("qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR")", "fp8-tensor"},
+        FormatCase{R"("quant_method": "gptq", "bits": 4, "group_size": 128, "sym": true)", "int4-group128"},
+        FormatCase{R"("quant_method": "gptq", "bits": 4, "group_size": 64, "sym": false)", "uint4-group64"},
+        FormatCase{R"("quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": true)",
+                   "gptq in order of activations"},
+        FormatCase{R"("quant_method": "gptq", "bits": 4)", "gptq without a group_size"},
+        FormatCase{R"("quant_method": "gptq", "bits": 8, "group_size": 128)", "int8 in groups of 128"},
+        FormatCase{R"("quant_method": "gptq", "bits": 4, "group_size": -1)", "int4 in groups of -1"},
+        FormatCase{R"("quant_method": "awq", "w_bit": 4, "q_group_size": 128, "zero_point": true)", "uint4-group128"},
+        FormatCase{R"("quant_method": "modelopt", "quant_algo": "FP8", "config_groups": {"group_0": {}})",
+                   "fp8-tensor"},
+        FormatCase{R"("quant_algo": "fp8_pb_wo")", "fp8-block"},
+        FormatCase{R"("quant_algo": "FP8_PER_CHANNEL_PER_TOKEN")", "fp8-channel"},
+        FormatCase{R"("quant_algo": "NVFP4", "group_size": 16)", "nvfp4"},
+        FormatCase{R"("quantization": {"quant_algo": "FP8_PB_WO"})", "fp8-block"},
+        FormatCase{R"("quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp8_e4m3",
+                   "qscheme": "per_channel"}, "input_tensors": {"dtype": "fp8_e4m3", "qscheme": "per_channel"}})",
+                   "fp8-channel"},
+        FormatCase{R"("quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4",
+                   "qscheme": "per_group", "group_size": 32}})",
+                   "mxfp4"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    CompressedTensors, FormatsOfExperts,
+    testing::Values(
+        FormatCase{groups({{R"("Linear")", kFp8Group}}), "fp8-channel"},
+        FormatCase{groups({{R"("Linear")", R"("weights": {"num_bits": 8, "type": "float", "strategy": "block",
+                   "block_structure": [128, 128]})"}}),
+                   "fp8-block"},
+        FormatCase{groups({{R"("Linear")", R"("weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+                   "input_activations": null)"}}),
+                   "fp8 weights beside 16-bit activations"},
+        FormatCase{groups({{R"("Linear")", R"("weights": {"num_bits": 8, "type": "int", "strategy": "channel",
+                   "symmetric": true}, "input_activations": {"num_bits": 8, "type": "int", "strategy": "token"})"}}),
+                   "int8-w8a8"},
+        FormatCase{groups({{R"("Linear")", R"("weights": {"num_bits": 8, "type": "int", "strategy": "channel",
+                   "symmetric": true}, "input_activations": null)"}}),
+                   "int8"},
+        FormatCase{groups({{R"("Linear")", R"("weights": {"num_bits": 4, "type": "int", "strategy": "group",
+                   "group_size": 128}, "input_activations": {"num_bits": 8, "type": "float", "strategy": "token"})"}}),
+                   "int4 with scales of group beside quantised activations"},
+        FormatCase{groups({{R"("Linear")", R"("weights": {"num_bits": 4, "type": "int", "strategy": "group",
+                   "group_size": 128, "actorder": "group"})"}}),
+                   "int4 in order of activations"},
+        FormatCase{groups({{R"("re:.*self_attn.*")", kFp8Group}, {R"("re:.*mlp.experts.*")", kInt4Group}}),
+                   "int4-group32"},
+        FormatCase{groups({{R"("re:.*self_attn.*")", kFp8Group}, {R"("re:.*ffn.experts.*")", kNvfp4Group}}), "nvfp4"},
+        // names of modules count before names of classes
+        FormatCase{groups({{R"("Linear")", kFp8Group}, {R"("re:.*block_sparse_moe.experts.*w[123]$")", kInt4Group}}),
+                   "int4-group32"},
+        FormatCase{groups({{R"("LlamaAttention")", kFp8Group}}), "bf16"},
+        FormatCase{groups({{R"("Linear")", kFp8Group}}, R"("ignore": ["lm_head", "re:.*mlp.gate$"], )"), "fp8-channel"},
+        FormatCase{groups({{R"("Linear")", kFp8Group}}, R"("ignore": ["re:.*mlp.experts.*", "re:.*shared.*"], )"),
+                   "bf16"},
+        FormatCase{groups({{R"("Linear")", kFp8Group}}, R"("ignore": ["re:mtp.*", "re:talker.*", "model.layers.0"], )"),
+                   "fp8-channel"},
+        FormatCase{groups({{R"("Linear")", kFp8Group}}, R"("ignore": ["re:.*down_proj"], )"),
+                   "config.json: quantization_config: quantization_config.ignore[0]: the projections of an expert of "
+                   "layer 0 are fp8-channel and bf16"},
+        FormatCase{groups({{R"("Linear")", kFp8Group}}, R"("ignore": ["re:(?P<x>.*)experts"], )"),
+                   "config.json: quantization_config.ignore[0]: '(?P<x>.*)experts' is not an expression that moetune "
+                   "can read"},
+        FormatCase{groups({{R"("re:model.layers.[01].mlp.experts.*")", kInt4Group}, {R"("Linear")", kFp8Group}}),
+                   "int4-group32, fp8-channel"}));
+
+const std::string kFp8 = R"("quant_method": "fp8", "weight_block_size": [128, 128], )",
+                  kGptq = R"("quant_method": "gptq", "bits": 4, "group_size": 128, "sym": true, "dynamic": )";
+INSTANTIATE_TEST_SUITE_P(
+    Exceptions, FormatsOfExperts,
+    testing::Values(
+        FormatCase{kFp8 + R"("modules_to_not_convert": ["lm_head", "model.layers.0.mlp.gate", "mtp.layers.1.mlp"])",
+                   "fp8-block"},
+        FormatCase{kFp8 + R"("ignored_layers": ["model.layers.1.mlp.experts", "model.layers.3.mlp"])",
+                   "fp8-block, bf16"},
+        FormatCase{kFp8 + R"("modules_to_not_convert": ["experts"])", "bf16"},
+        FormatCase{R"("quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": ["gate"])",
+                   "uint4-group128"},
+        FormatCase{kGptq + R"({"-:.*mlp\\.experts.*": {}})", "bf16"},
+        FormatCase{kGptq + R"({"-:experts": {}})", "int4-group128"},  // from the start of a name
+        FormatCase{kGptq + R"({"+:.*layers\\.0\\..*": {"bits": 8, "group_size": 32}, "-:.*layers\\.[01]\\..*": {}})",
+                   "int8 in groups of 32, bf16, int4-group128"},  // the first rule counts
+        FormatCase{kGptq + R"({".*down_proj.*": {"group_size": 32}})",
+                   "config.json: quantization_config: quantization_config.dynamic..*down_proj.*: the projections of an "
+                   "expert of layer 0 are int4-group128 and int4-group32"},
+        FormatCase{R"("quant_algo": "FP8", "exclude_modules": ["lm_head", "model.layers.2*"])", "fp8-tensor, bf16"},
+        FormatCase{R"("quant_algo": "NVFP4", "ignore": ["*.mlp.experts*"])", "bf16"},
+        FormatCase{R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"model.layers.0.mlp.experts":
+                   {"quant_algo": "NVFP4"}, "model.layers.1.mlp.experts.*": {"quant_algo": "FP8"},
+                   "model.layers.2.self_attn": {"quant_algo": "FP8"}})",
+                   "nvfp4, fp8-tensor, bf16"},
+        FormatCase{R"("quant_method": "quark", "exclude": ["lm_head"], "layer_quant_config": {"*experts*": {"weight":
+                   {"dtype": "int8", "qscheme": "per_channel"}, "input_tensors": {"dtype": "int8"}}}, 
+                   "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}, "input_tensors":
+                   {"dtype": "fp8_e4m3"}})",
+                   "int8-w8a8"}));
+
+TEST(HfConfig, MakesAModelOfEachFormatOfLayers) {
+  const std::vector<Model> of_layers =
+      with_format(R"("quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128],
+      "modules_to_not_convert": ["model.layers.1.mlp.experts", "model.layers.2.mlp.experts"]})");
+  ASSERT_EQ(of_layers.size(), 2u);
+  EXPECT_EQ(of_layers[0].notes.back(),
+            "m has 2 kinds of expert layers, each with cells: m (layers 0, 3: 16 experts, top 4, 256 wide, fp8-block), "
+            "m.kind2 (layers 1-2: 16 experts, top 4, 256 wide, bf16)");
+  // a dense layer has no experts that could differ
+  for (const char* dense :
+       {R"("first_k_dense_replace": 1)", R"("mlp_only_layers": [0])", R"("moe_layer_freq": [0, 1, 1, 1])",
+        R"("hybrid_override_pattern": "MEEE")", R"("mlp_layer_types": ["dense", "sparse", "sparse", "sparse"])",
+        R"("decoder_sparse_step": 2)", R"("moe_layers_enum": "1,2,3")"}) {
+    const auto models = with_format(dense + std::string(R"(, "quantization_config": {"quant_algo": "FP8",
+        "ignore": ["model.layers.0*"]})"));
+    EXPECT_EQ(models.size(), 1u) << dense;
+    EXPECT_EQ(format_of(models[0]), "fp8-tensor") << dense;
   }
-  const std::pair<const char*, const char*> integers[] = {
-      {R"("quant_method": "gptq", "bits": 4, "group_size": 128, "sym": true, "desc_act": false)", "int4 group128"},
-      {R"("quant_method": "gptq", "bits": 4, "group_size": 64, "sym": false)", "uint4 group64"},
-      {R"("quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": true)", "gptq"},
-      {R"("quant_method": "gptq", "bits": 8, "group_size": 128)", "int8 in groups of 128"},
-      {R"("quant_method": "gptq", "bits": 4, "group_size": -1)", "int4 in groups of -1"},
-      {R"("quant_method": "awq", "w_bit": 4, "q_group_size": 128, "zero_point": true)", "uint4 group128"},
-      {R"("quant_method": "w8a8_int8")", "int8-w8a8 channel"},
-      {R"("config_groups": {"a": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true},
-          "input_activations": {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": true}}})",
-       "int8-w8a8 channel"},
-      {R"("config_groups": {"a": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true},
-          "input_activations": null}})",
-       "int8 channel"},
-      {R"("config_groups": {"a": {"weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
-          "input_activations": {"num_bits": 8, "type": "float", "strategy": "token"}}})",
-       "int4 with scales of group beside quantised activations"}};
-  for (const auto& [text, format] : integers) {
-    const Model model = with_format(R"("quantization_config": {)" + std::string(text) + "}");
-    EXPECT_EQ(model.format ? fmt::format("{} {}", model.format->dtype, name(model.format->scales)) : model.other_format, format)
-        << text;
+  EXPECT_EQ(refusal(R"({"num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512, "moe_intermediate_size": 256,
+      "quantization_config": {"quant_method": "fp8", "ignored_layers": ["model.layers.0.mlp"]}})")
+                .what,
+            "config.json: quantization_config: layers differ, and no field counts them");
+}
+TEST(HfConfig, ReadsTheFormatWhereverItIs) {
+  const auto sole = [](const std::string& fields) { return format_of(with_format(fields).front()); };
+  EXPECT_EQ(sole(R"("torch_dtype": "bfloat16")"), "bf16");
+  EXPECT_EQ(sole(R"("dtype": "float16")"), "fp16");
+  EXPECT_EQ(sole(R"("compression_config": {)" + groups({{R"("Linear")", kFp8Group}}) + "}"), "fp8-channel");
+  EXPECT_EQ(sole(R"("quantization": {"quant_method": "fp8"})"), "fp8-tensor");
+  const std::string fp4 = R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})";
+  EXPECT_EQ(sole(R"("expert_dtype": "fp4")" + fp4), "mxfp4");
+  EXPECT_EQ(sole(R"("expert_dtype": "fp8")" + fp4), "fp8-block");
+  EXPECT_EQ(format_of(read(R"({"text_config": {"num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512,
+    "moe_intermediate_size": 256, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}})")),
+            "fp8-block");
+}
+TEST(HfConfig, ReadsTheSecondTower) {
+  const auto towers = kinds(R"({"thinker_config": {"text_config": {"hidden_act": "silu", "hidden_size": 2048,
+    "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}, "num_hidden_layers": 2},
+    "talker_config": {"text_config": {"hidden_act": "silu", "hidden_size": 1024, "num_experts": 128,
+    "num_experts_per_tok": 6, "moe_intermediate_size": 384}}, "vision_config": {"hidden_size": 64},
+    "quantization_config": {"quant_method": "fp8", "ignored_layers": ["talker.model.layers.0.mlp", "talker"]}})");
+  ASSERT_EQ(towers.size(), 2u);
+  expect_sizes(towers[0], 128, 8, 2048, 768);
+  expect_sizes(towers[1], 128, 6, 1024, 384);
+  EXPECT_EQ(format_of(towers[0]), "fp8-tensor");
+  EXPECT_EQ(format_of(towers[1]), "bf16");
+  EXPECT_NE(towers[0].notes.back().find("m.kind2 (talker_config.text_config: 128 experts"), std::string::npos)
+      << towers[0].notes.back();
+}
+TEST(HfConfig, RefusesAModelWhoseExpertsAreSwitchedOff) {
+  EXPECT_EQ(refusal(R"({"num_experts": 16, "num_experts_per_tok": 4, "is_moe": false})").what,
+            "config.json: is_moe: the model m has no experts: this is false");
+}
+TEST(HfConfig, NamesTheActivation) {
+  for (const auto& [fields, gated, activation] :
+       {std::tuple{R"("hidden_act": "silu")", true, "silu"},
+        {R"("hidden_act": "silu", "swiglu_limit": 10.0)", true, "silu with swiglu_limit 10.0"},
+        {R"("hidden_act": "silu", "swiglu_limits": [0, null, 7])", true, "silu with swiglu_limit of layers"},
+        {R"("hidden_act": "silu", "swiglu_limits": [0, 0])", true, "silu"},
+        {R"("model_type": "gpt_oss", "hidden_act": "silu", "swiglu_limit": 7.0)", true, "gpt-oss"},
+        {R"("hidden_act": "swigluoai")", true, "gpt-oss"},
+        {R"("hidden_act": "swigluoai", "swiglu_alpha": 1.702, "swiglu_limit": 7.0)", true, "gpt-oss"},
+        {R"("hidden_act": "swigluoai", "swiglu_alpha": 1.0, "swiglu_limit": 10.0)", true,
+         "swigluoai with swiglu_limit 10.0, swiglu_alpha 1.0"},
+        {R"("hidden_activation": "gelu_pytorch_tanh")", true, "gelu_pytorch_tanh"},
+        {R"("hidden_act": "situ")", true, "situ"},
+        {R"("hidden_act": "gelu")", true, "gelu"},
+        {R"("activation": "swiglu")", true, "silu"},
+        {R"("ffn_config": {"ffn_act_fn": {"name": "silu"}})", true, "silu"},
+        {R"("mlp_hidden_act": "relu2")", false, "relu2"},
+        {R"("swiglu": true)", true, "silu"},
+        {R"("swiglu_limit": 10)", true, "silu with swiglu_limit 10"}}) {
+    const Model model = read((R"({"num_experts": 8, "moe_top_k": 2, "n_embd": 64, "moe_intermediate_size": 256, )" +
+                              std::string(fields) + "}")
+                                 .c_str());
+    EXPECT_EQ(model.gated, gated) << fields;
+    EXPECT_EQ(model.activation, activation) << fields;
   }
-  const Model inside = read(R"({"text_config": {"num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512,
-    "moe_intermediate_size": 256, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}})");
-  EXPECT_EQ(inside.format, find_format("fp8"));
 }
 
 }  // namespace

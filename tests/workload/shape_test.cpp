@@ -62,7 +62,8 @@ TEST(RequireValid, TakesTheLargestModelsBeyond32Bits) {
   EXPECT_EQ(refusal([](Shape& s) { s.layer.experts = 896, s.layer.n = 6144, s.layer.k = 7168; }).exit, Exit::yes);
 }
 TEST(RequireValid, LimitsWhatQuantisedFormatsCompute) {
-  const auto refused = [](std::string_view format, const std::function<void(Shape&)>& change = [](Shape&) {}) {
+  const auto refused = [](
+                           std::string_view format, const std::function<void(Shape&)>& change = [](Shape&) {}) {
     return refusal([&](Shape& s) {
              s.layer.format = format_named(format), s.layer.n = 64, s.layer.k = 192;
              change(s);
@@ -79,12 +80,8 @@ TEST(RequireValid, LimitsWhatQuantisedFormatsCompute) {
 }
 TEST(ShapeJson, HasTheFormatOfFp8) {
   Shape shape;
-  shape.layer = {.model = "custom",
-                 .experts = 4,
-                 .top_k = 2,
-                 .n = 64,
-                 .k = 64,
-                 .format = format_named("fp8-channel-fp16-fast")};
+  shape.layer = {
+      .model = "custom", .experts = 4, .top_k = 2, .n = 64, .k = 64, .format = format_named("fp8-channel-fp16-fast")};
   const Json json = to_json(shape);
   EXPECT_EQ(shape_from_json(JsonAt(json, "test")), shape);
   EXPECT_EQ(json["scales"], "channel");

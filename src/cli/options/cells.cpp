@@ -107,7 +107,7 @@ CellOption flag(std::string name, std::string help, bool Fusion::*on) {
 
 CellOption projection_option() {
   CellOption option =
-      list("projection", "up, down, or ffn: up with permute_x and --gated silu, then down, tuned as one [up]",
+      list("projection", "up, down, or ffn: up with permute_x and the model's activation, then down, tuned as one [up]",
            &CellRequest::projections, parse_projection, one_of({"up", "down", "ffn"}));
   option.read = [read = option.read](CellRequest& request, const std::string& word, const std::string& where) {
     word == "ffn" ? void(request.ffn = true) : read(request, word, where);

@@ -82,7 +82,7 @@ void declare(OptionSet& set, DeviceOptions& options) {
   set.group("Device");
   set.value("--device", options.device, "WORD",
             "auto (a GPU if there is one), cpu, cuda, cuda:1; tune also takes cuda:all, and with --dry-run h200, b200, "
-            "...; doctor also takes all",
+            "... or any GPU as 'NVIDIA H20@sm_90a'; doctor also takes all",
             device_words);
   set.value("--kernels", options.kernels, "DIR", "Read device code from here instead of from the binary");
   declare_packs(set, options.packs);
