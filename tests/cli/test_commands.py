@@ -531,3 +531,13 @@ def test_a_checkpoint_of_four_bits_is_refused(room):
     assert refused.returncode == 2 and "mxfp4, which moetune does not cover yet" in " ".join(refused.stderr.split())
     taken = room.run("tune", *checkpoint(room, quantization_config={"quant_method": "mxfp4"}), "--dtype", "bf16")
     assert taken.returncode == 0 and "taken as bf16" in " ".join(taken.stderr.split())
+
+
+def test_a_recording_is_described_layer_by_layer(room):
+    (room.path / "loads.json").write_text(json.dumps({"experts": 4, "top_k": 2, "tokens": 6,
+                                                      "layers": {"a": [6, 4, 2, 0], "b": [3, 3, 3, 3]}}))
+    items = json.loads(room.ok("list", "routings", "--recording", "loads.json", "--format", "json").stdout)["items"]
+    assert [(item["name"], item["rows"], item["active_experts"], item["max_over_mean"]) for item in items] == [
+        ("a", 12, 3, 2), ("b", 12, 4, 1)]
+    assert "effective_experts" in room.ok("list", "routings", "--recording", "gpt-oss-20b").stdout
+    assert "--recording is for the list of routings" in room.error(2, "list", "models", "--recording", "loads.json")

@@ -192,6 +192,32 @@ TEST(Cells, OfAnFfnAreItsTwoProjections) {
   EXPECT_TRUE(holds(refusal({.models = {"nemotron-3-nano-30b"}, .ffn = true}), "have no gate"));
 }
 
+TEST(Cells, OfAnFfnHaveTheActivationOfTheModel) {
+  CellRequest request{.models = {"mixtral-8x7b", "gpt-oss-20b"}, .ffn = true, .dtypes = {"bf16"}};
+  EXPECT_EQ(fusions(request),
+            (Texts{"permute_x+silu", "permute_y+topk_weights", "permute_x+gpt_oss", "permute_y+topk_weights"}));
+  for (const auto& [model, activation] : {std::pair{"gemma-4-26b-a4b", "gelu_pytorch_tanh"},
+                                          {"kimi-k3", "situ"},
+                                          {"deepseek-v4-pro", "silu with swiglu_limit 10"}}) {
+    request.models = {model}, request.fusion = {};
+    EXPECT_TRUE(holds(refusal(request), activation)) << model;
+    request.fusion.silu = true;
+    EXPECT_EQ(fusions(request)[0], "permute_x+silu");
+    const Texts notes = model_notes(request);
+    EXPECT_TRUE(holds(notes.at(0), activation) && holds(notes[0], "silu is put in its place")) << notes[0];
+  }
+}
+
+TEST(Cells, HaveTheFormatOfThePreset) {
+  EXPECT_EQ(make_cells({.models = {"deepseek-v3"}})[0].shape.layer.format.word, "fp8-block");
+  CellRequest request{.models = {"gpt-oss-120b"}};
+  EXPECT_EQ(refusal(request), "dtype: the experts of gpt-oss-120b are mxfp4, which moetune does not cover yet");
+  request.ops = {Op::dw};
+  EXPECT_EQ(make_cells(request)[0].shape.layer.format.word, "bf16");
+  request.dtypes = {"bf16"};
+  EXPECT_TRUE(holds(model_notes(request).at(0), "a server looks that up only for a checkpoint of that dtype"));
+}
+
 TEST(Cells, ATraceBecomesACellALayerWithItsRecordedTokens) {
   const TraceFile file(R"({"experts": 4, "top_k": 2, "tokens": 6, "layers": {"a": [6, 3, 2, 1], "b": [3, 3, 3, 3]}})");
   CellRequest request = tiny();

@@ -6,6 +6,7 @@
 #include "tune/search/strategy.h"
 #include "variant/space/space.h"
 #include "workload/model.h"
+#include "workload/routing/trace.h"
 
 namespace moetune {
 namespace {
@@ -15,7 +16,7 @@ constexpr const char *kModels = "configs/models/", *kRoutings = "configs/routing
                      *kSuites = "configs/suites/", *kSchemas = "configs/schema/", *kServed = "configs/tuned/served/";
 
 struct ListOptions {
-  std::string what, show;
+  std::string what, show, recording;
   std::vector<std::string> packs;
   OutputFormat format = OutputFormat::text;
 };
@@ -52,9 +53,17 @@ Json list_knobs(const Catalog& catalog) {
 
 Json list_models(const Catalog&) {
   return json_list(model_presets(), [](const Model& model) -> Json {
-    return {{"name", model.name},      {"experts", model.experts},           {"top_k", model.top_k},
-            {"hidden", model.hidden},  {"intermediate", model.intermediate}, {"gated", model.gated},
-            {"aliases", model.aliases}};
+    return {{"name", model.name},
+            {"experts", model.experts},
+            {"top_k", model.top_k},
+            {"hidden", model.hidden},
+            {"intermediate", model.intermediate},
+            {"gated", model.gated},
+            {"aliases", model.aliases},
+            {"activation", model.activation},
+            {"format", model.format                 ? model.format->word
+                       : model.other_format.empty() ? "bf16"
+                                                    : model.other_format}};
   });
 }
 
@@ -153,6 +162,17 @@ std::vector<std::string> shown_names() {
   return names;
 }
 
+// A layer of a recording an item: its tokens, and the figures of its rows.
+Json describe_recording(const std::string& file) {
+  Trace trace;
+  with_open_top_k([&](int64_t top_k) { trace = read_trace(file, 0, top_k); });
+  return json_list(trace.layers, [&](const TraceLayer& layer) {
+    Json item = {{"name", layer.name}, {"experts", trace.experts}, {"top_k", trace.top_k}, {"tokens", layer.tokens}};
+    item.update(to_json(figures({.tokens = layer.tokens, .top_k = trace.top_k, .m_sizes = layer.m_sizes})));
+    return item;
+  });
+}
+
 // A file as it lies in configs.
 void show(const Lister& lister, const std::string& name) {
   if (lister.folder.empty()) {
@@ -188,7 +208,7 @@ void narrow(Json& items) {
     if (!aliases.empty()) item["name"] = fmt::format("{} ({})", item["name"].get<std::string>(), aliases);
     if (!words.empty()) item["help"] = fmt::format("{} ({})", item["help"].get<std::string>(), words);
     if (item.contains("usage")) item["name"] = item["usage"];
-    for (const char* moved : {"aliases", "words", "usage", "file"}) item.erase(moved);
+    for (const char* moved : {"aliases", "words", "usage", "file", "gated", "activation", "cv", "max_rows"}) item.erase(moved);
   }
 }
 
@@ -211,7 +231,9 @@ Grid grid_of(const Json& items) {
 Exit run_list(const ListOptions& options, const Invocation& invocation) {
   const Lister& lister = listers()[place_of_word("list", options.what, list_topics())];
   if (!options.show.empty()) return show(lister, options.show), Exit::yes;
-  Json items = lister.list(Catalog(options.packs));
+  if (!options.recording.empty() && lister.what != "routings")
+    throw request_error("--recording is for the list of routings", "moetune list routings --recording FILE");
+  Json items = options.recording.empty() ? lister.list(Catalog(options.packs)) : describe_recording(options.recording);
   if (options.format == OutputFormat::text) narrow(items);
   if (options.format == OutputFormat::json)
     print(pretty_json(document("list", invocation.argv, {{"what", options.what}, {"items", items}})));
@@ -224,6 +246,8 @@ void declare_list(OptionSet& set, ListOptions& options) {
   set.argument("WHAT", options.what, fmt::format("{}", fmt::join(list_topics(), ", ")), list_topics);
   set.value("--show", options.show, "NAME", "Print a file: of models, routings, spaces, suites or schemas",
             shown_names);
+  set.value("--recording", options.recording, "NAME|FILE",
+            "Describe a recorded routing: tokens, rows, active experts and skew of each layer");
   declare_packs(set, options.packs);
   declare_format(set, options.format);
 }
@@ -236,6 +260,7 @@ Command list_command() {
           .examples =
               "  moetune list models\n"
               "  moetune list routings\n"
+              "  moetune list routings --recording loads.json\n"
               "  moetune list schemas --show table\n"
               "  moetune list devices --format json",
           .declare = with_options<ListOptions, declare_list, run_list>};

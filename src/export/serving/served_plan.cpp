@@ -25,6 +25,10 @@ std::vector<PlannedLayer> layers_of(const ServedPlan& plan, const DeviceInfo& de
     auto place =
         std::ranges::find(layers, key_of_layer(layer), [](const PlannedLayer& one) { return key_of_layer(one.layer); });
     if (place == layers.end()) {
+      if (multiplies_fp8(layer.format) && device.kind == DeviceKind::cuda && device.compute_capability < 89)
+        throw request_error(fmt::format("--for {}: Triton has no fp8 on {} ({}), which needs sm_89 or newer",
+                                        plan.server->word, device.name, arch(device)),
+                            "servers run such a checkpoint there with kernels that read no file: take one in bf16");
       PlannedLayer one{.layer = layer, .file = served_file(*plan.server, layer, layer.k, device.name)};
       if (const std::string why = obstacle(one.file); !why.empty())
         throw request_error(fmt::format("--for {}: {}", plan.server->word, why),

@@ -94,6 +94,21 @@ def test_a_dry_run_tells_files_cells_and_time_without_a_gpu(room):
     assert "The kernel cannot be compiled here: pack_triton.py" in room.ok(*tune("vllm", "--dry-run", "--device", "h200")).stdout
 
 
+@pytest.mark.parametrize("device, name", [
+    ("h20", "NVIDIA_H20"), ("h20-3e", "NVIDIA_H20-3e"), ("h800", "NVIDIA_H800"), ("gh200", "NVIDIA_GH200_480GB"),
+    ("gb200", "NVIDIA_GB200"), ("b300", "NVIDIA_B300_SXM6_AC"), ("l20", "NVIDIA_L20"),
+    ("rtx-pro-6000", "NVIDIA_RTX_PRO_6000_Blackwell_Server_Edition"), ("NVIDIA H100 NVL@sm_90a", "NVIDIA_H100_NVL"),
+    ("NVIDIA H200 NVL@sm_90", "NVIDIA_H200")])
+def test_a_plan_for_a_gpu_elsewhere_names_its_file(room, device, name):
+    told = room.ok(*tune("vllm", "--dry-run", "--device", device)).stdout
+    assert NAME.replace("NVIDIA_H200", name) in told
+
+
+@pytest.mark.parametrize("device", ["a100", "a30", "rtx3090"])
+def test_fp8_is_refused_below_sm_89(room, device):
+    assert "Triton has no fp8 on NVIDIA" in " ".join(room.error(2, *tune("vllm", "--dry-run", "--device", device)).split())
+
+
 def test_a_file_has_the_servers_rows_where_ours_are_not_faster(room):
     base = {str(tokens): dict(zip(ROW, (16, 64, 128, 1, 4, 2) if tokens == 16 else (64, 256, 128, 8, 4, 4))) for tokens in (16, 4096)}
     (room.path / "configs").mkdir()
