@@ -425,7 +425,8 @@ def test_list(room, what):
 def test_every_listed_model_makes_cells(room):
     models = document("list", room, "list", "models")["items"]
     names = ",".join(item["name"] for item in models)
-    plan = document("plan", room, "tune", *CPU, "--model", names, "--projection", "up,down", "--tokens", "1", "--dry-run")
+    plan = document("plan", room, "tune", *CPU, "--model", names, "--dtype", "bf16", "--projection", "up,down",
+                    "--tokens", "1", "--dry-run")
     assert len(plan["cells"]) == 2 * len(models) >= 60
 
 
@@ -442,7 +443,7 @@ def test_built_in_recordings_are_listed_and_fit_their_model(room):
     recordings = [name for name in names if name.startswith("trace:")]
     assert recordings
     for name in recordings:
-        room.ok("tune", *CPU, "--model", name[len("trace:"):], "--routing", name, "--dry-run")
+        room.ok("tune", *CPU, "--model", name[len("trace:"):], "--dtype", "bf16", "--routing", name, "--dry-run")
 
 
 @pytest.mark.timing

@@ -443,7 +443,7 @@ INSTANTIATE_TEST_SUITE_P(
         FormatCase{groups({{R"("Linear")", kFp8Group}}, R"("ignore": ["re:mtp.*", "re:talker.*", "model.layers.0"], )"),
                    "fp8-channel"},
         FormatCase{groups({{R"("Linear")", kFp8Group}}, R"("ignore": ["re:.*down_proj"], )"),
-                   "config.json: quantization_config: quantization_config.ignore[0]: the projections of an expert of "
+                   "config.json: quantization_config.ignore[0]: the projections of an expert of "
                    "layer 0 are fp8-channel and bf16"},
         FormatCase{groups({{R"("Linear")", kFp8Group}}, R"("ignore": ["re:(?P<x>.*)experts"], )"),
                    "config.json: quantization_config.ignore[0]: '(?P<x>.*)experts' is not an expression that moetune "
@@ -468,7 +468,7 @@ INSTANTIATE_TEST_SUITE_P(
         FormatCase{kGptq + R"({"+:.*layers\\.0\\..*": {"bits": 8, "group_size": 32}, "-:.*layers\\.[01]\\..*": {}})",
                    "int8 in groups of 32, bf16, int4-group128"},  // the first rule counts
         FormatCase{kGptq + R"({".*down_proj.*": {"group_size": 32}})",
-                   "config.json: quantization_config: quantization_config.dynamic..*down_proj.*: the projections of an "
+                   "config.json: quantization_config.dynamic..*down_proj.*: the projections of an "
                    "expert of layer 0 are int4-group128 and int4-group32"},
         FormatCase{R"("quant_algo": "FP8", "exclude_modules": ["lm_head", "model.layers.2*"])", "fp8-tensor, bf16"},
         FormatCase{R"("quant_algo": "NVFP4", "ignore": ["*.mlp.experts*"])", "bf16"},

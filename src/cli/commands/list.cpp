@@ -208,7 +208,8 @@ void narrow(Json& items) {
     if (!aliases.empty()) item["name"] = fmt::format("{} ({})", item["name"].get<std::string>(), aliases);
     if (!words.empty()) item["help"] = fmt::format("{} ({})", item["help"].get<std::string>(), words);
     if (item.contains("usage")) item["name"] = item["usage"];
-    for (const char* moved : {"aliases", "words", "usage", "file", "gated", "activation", "cv", "max_rows"}) item.erase(moved);
+    for (const char* moved : {"aliases", "words", "usage", "file", "activation", "format", "cv", "max_rows"})
+      item.erase(moved);
   }
 }
 

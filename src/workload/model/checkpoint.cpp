@@ -94,7 +94,7 @@ Word quark_format(const JsonAt& config, const Word& plain) {
 // Modules and their format; the first rule that means a module counts.
 struct Rule {
   ModulePattern pattern;
-  std::string field;  // that names it
+  JsonAt at;  // what says so
   Word format;
 };
 
@@ -112,9 +112,8 @@ class Reader {
 
  private:
   void add(const JsonAt& place, Syntax syntax, const std::string& text, const Word& format) {
-    const std::string name = place.place().pointer;
     try {
-      rules_.push_back({ModulePattern(syntax, text, tower_), name, format});
+      rules_.push_back({ModulePattern(syntax, text, tower_), place, format});
     } catch (const std::regex_error&) {
       place.fail(fmt::format("'{}' is not an expression that moetune can read", text),
                  "--dtype says what the experts are");
@@ -252,17 +251,16 @@ std::vector<std::string> formats_of_experts(const JsonAt& quantisation, const La
   std::vector<Word> formats;
   for (const int layer : layers.moe) {
     const Word* known = nullptr;
-    std::string field;
+    const JsonAt* at = &inner;
     for (const Part part : {Part::gate, Part::up, Part::down}) {
       if (part == Part::gate && !gated) continue;
       const auto rule =
           std::ranges::find_if(all.rules, [&](const Rule& one) { return one.pattern.matches(layer, part); });
       const Word& format = rule == all.rules.end() ? all.otherwise : rule->format;
-      if (rule != all.rules.end()) field = rule->field;
+      if (rule != all.rules.end()) at = &rule->at;
       if (known && *known != format)
-        inner.fail(
-            fmt::format("{}: the projections of an expert of layer {} are {} and {}", field, layer, *known, format),
-            "tune them apart: --projection up, then down, each with its --dtype");
+        at->fail(fmt::format("the projections of an expert of layer {} are {} and {}", layer, *known, format),
+                 "tune them apart: --projection up, then down, each with its --dtype");
       known = &format;
     }
     formats.push_back(*known);
