@@ -23,7 +23,7 @@ constexpr int gathered_together = 128;
 // and stores past it write nothing.
 constexpr int kRaggedRows = 1 << 30;
 // Rows of a map at most: coordinates are signed 32-bit numbers, and a tile may end past the last row.
-constexpr int kMostMapRows = 0x7fff0000;
+constexpr int kMaxMapRows = 0x7fff0000;
 
 struct Args {
   // The operands of the product y_e = x_e w_e^T, whatever a layer calls them:
@@ -31,7 +31,7 @@ struct Args {
   //   dX       x = dY [rows, k], w = W [experts, k, n], y = dX [rows, n]
   //   dW       x = dY [rows, m], w = X [rows, n], y = dW [experts, m, n]; k is the expert's number of rows
   // n counts columns of the product: one for each row of W, or each column where w has k rows. Where the function of
-  // the result joins columns, y has fewer: kernels ask y_columns(), and w_row() for the row of W of a column.
+  // the result combines columns, y has fewer: kernels ask y_columns(), and w_row() for the row of W of a column.
   // Rows lie in expert order, by token ([tokens, ..]) or by flat slot ([tokens * top_k, ..]).
   const void* x;
   const void* w;
@@ -52,7 +52,7 @@ struct Args {
   // of each gathered_together in expert order, or of each expert where rows are summed over.
   unsigned* gathered = nullptr;
   // With tensor copies: maps of x in large and in small boxes, of w as [experts * n, k] ([n, k] with pointers; where
-  // columns are joined, as [experts, n / 16, gate or up, 8, k]), and a ragged one of y.
+  // columns are combined, as [experts, n / 16, gate or up, 8, k]), and a ragged one of y.
   TensorMap x_map = {};
   TensorMap x_rest_map = {};
   TensorMap w_map = {};

@@ -34,8 +34,8 @@ __forceinline__ int y_column(const Tile& tile) {
   return tile.column / Config::Function::columns_per_output;
 }
 
-// The row of an expert's W that makes column `column` of the product: where two are joined, eight gates and their eight
-// ups by turns.
+// The row of an expert's W that makes column `column` of the product: where two make one
+// column of Y, gate and up rows alternate in groups of eight.
 template <class Config>
 __forceinline__ long long w_row(const Args& args, long long column) {
   if constexpr (Config::Function::columns_per_output == 1) return column;

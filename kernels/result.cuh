@@ -1,5 +1,5 @@
 // The function of the result: what the sums of the product become when they are stored in Y. Here sums are rounded
-// alone; every other function is a policy in a file of its own.
+// alone; every other function is a policy in its own file.
 #pragma once
 #include "numbers.cuh"
 #include "tiles.h"

@@ -44,7 +44,8 @@ struct BlockScalesOfX {
   }
 };
 
-// Block `number` of W of a tile from `column` on, in the expert. Where columns are joined: of its gates, or of its ups.
+// Block `number` of W of a tile from `column` on, in the expert. Where columns are combined: of its gates, or of its
+// ups.
 template <class Block>
 __forceinline__ int w_block(const Args& args, int column, int number) {
   if constexpr (Block::Function::columns_per_output > 1)
@@ -159,7 +160,8 @@ struct RowScalesOfW {
   }
 };
 
-// A scale for each `columns` columns of a row of W, of element `Scale`; with zero points, of which two rows share a byte.
+// A scale for each `columns` columns of a row of W, of element `Scale`; with zero points, of which two rows share a
+// byte.
 template <int columns, class Scale, bool zero_points>
 struct GroupScalesOfW {
   static __forceinline__ float of(const Args& args, long long row, long long column) {

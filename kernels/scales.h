@@ -10,7 +10,7 @@ constexpr int blocks_across(int rows) {
   return (2 * kScaleBlock - 1 - (step < kScaleBlock ? step : kScaleBlock) + rows) / kScaleBlock;
 }
 
-/// The same of W's rows. Where two columns are joined a tile's gates lie in one block, and so do its ups.
+/// The same of W's rows. Where two columns are combined a tile's gates lie in one block, and so do its ups.
 constexpr int w_blocks(int rows, int per_output) { return per_output > 1 ? 2 : blocks_across(rows); }
 
 /// Bytes of a stage's scales, fp32: of blocks of 1 x 128 in X, of 128 x 128 in W, and of rows.

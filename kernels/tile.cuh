@@ -24,6 +24,12 @@ __forceinline__ void copy_chunk(unsigned destination, const void* source, int va
 #pragma unroll
     for (int at = 0; at < 16; at += load_bytes)
       cp_async<load_bytes>(destination + at, static_cast<const char*>(source) + at, at < valid);
+  } else if constexpr (load_bytes == 1) {
+#pragma unroll 4
+    for (int at = 0; at < 16; ++at) {
+      const unsigned short bits = at < valid ? static_cast<const unsigned char*>(source)[at] : 0;
+      asm volatile("st.shared.b8 [%0], %1;" ::"r"(destination + at), "h"(bits) : "memory");
+    }
   } else {
 #pragma unroll
     for (int at = 0; at < 16; at += 2) {

@@ -53,8 +53,8 @@ __forceinline__ void cluster_sync() {
 
 // Programmatic dependent launch. The next launch may begin once every block of this one has called it or left; the next
 // launch then waits until this one has ended and its stores are visible. Neither has an effect on ordinary launches.
-__forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__forceinline__ void pdl_trigger() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__forceinline__ void pdl_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // Named barriers of a block: 1 to 15 (0 is __syncthreads).
 __forceinline__ void named_sync(int barrier, int threads) {
@@ -84,62 +84,47 @@ __forceinline__ void acquire_map(const TensorMap* map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }
 
-// Loads the box of `map` at (row, column) to shared memory; its bytes are counted on `barrier`.
-#define MOETUNE_LOAD_BOX "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+// Loads from a tensor map to shared memory; the bytes are counted on `barrier`. With more than one block each of these
+// blocks of the cluster gets them, at the same address and counted on its own barrier.
+#define MOETUNE_LOAD_OF "cp.async.bulk.tensor."
+#define MOETUNE_LOAD_TO ".shared::cluster.global.mbarrier::complete_tx::bytes"
+#define MOETUNE_LOAD(dimensions, place, ...)                                                                          \
+  if constexpr (blocks > 1)                                                                                           \
+    asm volatile(MOETUNE_LOAD_OF dimensions MOETUNE_LOAD_TO ".multicast::cluster [%0], [%1, " place "], [%2], %3;"    \
+                 ::"r"(destination), "l"(&map), "r"(barrier), "h"(static_cast<unsigned short>((1 << blocks) - 1)),    \
+                   __VA_ARGS__ : "memory");                                                                           \
+  else                                                                                                                \
+    asm volatile(MOETUNE_LOAD_OF dimensions MOETUNE_LOAD_TO " [%0], [%1, " place "], [%2];"                           \
+                 ::"r"(destination), "l"(&map), "r"(barrier), "n"(0), __VA_ARGS__ : "memory")
+
+// The box at (row, column).
+template <int blocks = 1>
 __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column) {
-  asm volatile(MOETUNE_LOAD_BOX " [%0], [%1, {%4, %3}], [%2];"
-               ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column) : "memory");
+  MOETUNE_LOAD("2d", "{%4, %5}", "r"(column), "r"(row));
 }
 // The same from one matrix of a map of many; zeros past its end.
-#define MOETUNE_LOAD_BOX_OF "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+template <int blocks>
 __forceinline__ void load_box_of(int matrix, unsigned destination, const TensorMap& map, unsigned barrier, int row,
                                  int column) {
-  asm volatile(MOETUNE_LOAD_BOX_OF " [%0], [%1, {%4, %3, %5}], [%2];"
-               ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column), "r"(matrix) : "memory");
+  MOETUNE_LOAD("3d", "{%4, %5, %6}", "r"(column), "r"(row), "r"(matrix));
 }
-__forceinline__ void load_box_of_to_all(int matrix, unsigned destination, const TensorMap& map, unsigned barrier,
-                                        int row, int column, unsigned short blocks) {
-  asm volatile(MOETUNE_LOAD_BOX_OF ".multicast::cluster [%0], [%1, {%4, %3, %5}], [%2], %6;" ::"r"(destination),
-               "l"(&map), "r"(barrier), "r"(row), "r"(column), "r"(matrix), "h"(blocks) : "memory");
-}
-// Loads the box at (row, column) of rows [first, first + rows) of a ragged map (args.h); zeros past them.
+// The box at (row, column) of rows [first, first + rows) of a ragged map (args.h); zeros past them.
+template <int blocks>
 __forceinline__ void load_box_of_rows(int first, int rows, unsigned destination, const TensorMap& map, unsigned barrier,
                                       int row, int column) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
-               "[%0], [%1, {%3, %4, %5, %6}], [%2];"
-               ::"r"(destination), "l"(&map), "r"(barrier), "r"(column), "r"(kRaggedRows - rows + row),
-               "r"(first + rows), "r"(kRaggedRows) : "memory");
+  MOETUNE_LOAD("4d", "{%4, %5, %6, %7}", "r"(column), "r"(kRaggedRows - rows + row), "r"(first + rows),
+               "r"(kRaggedRows));
 }
-__forceinline__ void load_box_of_rows_to_all(int first, int rows, unsigned destination, const TensorMap& map,
-                                             unsigned barrier, int row, int column, unsigned short blocks) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-               "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
-               ::"r"(destination), "l"(&map), "r"(barrier), "r"(column), "r"(kRaggedRows - rows + row),
-               "r"(first + rows), "r"(kRaggedRows), "h"(blocks) : "memory");
-}
-// load_box to all blocks of a mask: to the same address in each, counted on its barrier.
-__forceinline__ void load_box_to_all(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
-                                     unsigned short blocks) {
-  asm volatile(MOETUNE_LOAD_BOX ".multicast::cluster [%0], [%1, {%4, %3}], [%2], %5;"
-               ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column), "h"(blocks) : "memory");
-}
-// Loads joined rows of an expert's W (args.h), 16 times `group` and on.
-#define MOETUNE_LOAD_JOINED "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
-__forceinline__ void load_joined(int matrix, unsigned destination, const TensorMap& map, unsigned barrier, int group,
-                                 int column) {
-  asm volatile(MOETUNE_LOAD_JOINED " [%0], [%1, {%4, %6, %6, %3, %5}], [%2];"
-               ::"r"(destination), "l"(&map), "r"(barrier), "r"(group), "r"(column), "r"(matrix), "r"(0) : "memory");
-}
-__forceinline__ void load_joined_to_all(int matrix, unsigned destination, const TensorMap& map, unsigned barrier,
-                                        int group, int column, unsigned short blocks) {
-  asm volatile(MOETUNE_LOAD_JOINED ".multicast::cluster [%0], [%1, {%4, %6, %6, %3, %5}], [%2], %7;"
-               ::"r"(destination), "l"(&map), "r"(barrier), "r"(group), "r"(column), "r"(matrix), "r"(0), "h"(blocks)
-               : "memory");
+// Gate and up rows of an expert's W that alternate in groups of eight (args.h), 16 times `group` and on.
+template <int blocks>
+__forceinline__ void load_gates_and_ups(int matrix, unsigned destination, const TensorMap& map, unsigned barrier,
+                                        int group, int column) {
+  MOETUNE_LOAD("5d", "{%4, %5, %5, %6, %7}", "r"(column), "r"(0), "r"(group), "r"(matrix));
 }
 // load_box with a cache policy for L2.
 __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column,
                               unsigned long long policy) {
-  asm volatile(MOETUNE_LOAD_BOX ".L2::cache_hint [%0], [%1, {%4, %3}], [%2], %5;"
+  asm volatile(MOETUNE_LOAD_OF "2d" MOETUNE_LOAD_TO ".L2::cache_hint [%0], [%1, {%4, %3}], [%2], %5;"
                ::"r"(destination), "l"(&map), "r"(barrier), "r"(row), "r"(column), "l"(policy) : "memory");
 }
 __forceinline__ unsigned long long policy_to_keep() {

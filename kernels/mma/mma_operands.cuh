@@ -20,8 +20,8 @@ struct MmaOperand {
   static constexpr RowOrder order = is_x ? Config::problem.x_rows : Config::problem.w_rows;
   static constexpr bool is_gathered = order != RowOrder::in_place;
   // Rows of W that make joined columns are counted one by one too.
-  static constexpr bool is_joined = !is_x && Config::Function::columns_per_output > 1,
-                        by_number = is_gathered || is_joined;
+  static constexpr bool is_combined = !is_x && Config::Function::columns_per_output > 1,
+                        by_number = is_gathered || is_combined;
   static constexpr int load_bytes = is_x ? Config::problem.x_load_bytes : Config::problem.w_load_bytes;
 
   static __forceinline__ const char* base(const Args& args) { return static_cast<const char*>(is_x ? args.x : args.w); }
@@ -37,20 +37,6 @@ struct MmaOperand {
     return is_x ? lane / 16 : lane / 8 % 2;
   }
 };
-
-// Copies a 16-byte chunk as copy_chunk() does, also a byte at a time.
-template <int load_bytes>
-__forceinline__ void copy_chunk_of(unsigned destination, const char* source, int valid) {
-  if constexpr (load_bytes > 1) {
-    copy_chunk<load_bytes>(destination, source, valid);
-  } else {
-#pragma unroll 4
-    for (int at = 0; at < 16; ++at) {
-      const unsigned short bits = at < valid ? static_cast<unsigned char>(source[at]) : 0;
-      asm volatile("st.shared.b8 [%0], %1;" ::"r"(destination + at), "h"(bits) : "memory");
-    }
-  }
-}
 
 // k is contiguous in memory and in a stage. A thread copies one 16-byte chunk of every row_step-th row.
 template <class Config, bool is_x>
@@ -81,12 +67,12 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
     rows_left = is_x ? tile.rows - row() : tile.rows == 0 ? 0 : static_cast<int>(args.n) - tile.column - row();
     from = Base::base(args) + chunk() * 16 + k_first * element_bytes;
     if constexpr (by_number) {
-      if constexpr (Base::is_joined) from += tile.expert * args.n * row_bytes;
+      if constexpr (Base::is_combined) from += tile.expert * args.n * row_bytes;
 #pragma unroll
       for (int i = 0; i < copies; ++i) {
         const int at = row() + i * row_step;
         number_of[i] = i * row_step >= rows_left ? 0
-                       : Base::is_joined         ? static_cast<int>(w_row<Config>(args, tile.column + at))
+                       : Base::is_combined       ? static_cast<int>(w_row<Config>(args, tile.column + at))
                                                  : static_cast<int>(memory_row<Base::order>(args, tile.row + at));
       }
     } else {
@@ -108,9 +94,9 @@ struct MmaRowsAlongK : MmaOperand<Config, is_x> {
     if ((number + 1) * row_step <= block || number * row_step + row() < block) {
       const unsigned target = to + number * row_step * block_k * element_bytes;
       if constexpr (by_number)
-        copy_chunk_of<Base::load_bytes>(target, from + number_of[number] * row_bytes, bytes);
+        copy_chunk<Base::load_bytes>(target, from + number_of[number] * row_bytes, bytes);
       else
-        copy_chunk_of<Base::load_bytes>(target, from, bytes);
+        copy_chunk<Base::load_bytes>(target, from, bytes);
     }
     if constexpr (number == copies - 1)
       from += block_k * element_bytes - (by_number ? 0 : (copies - 1) * step_bytes);

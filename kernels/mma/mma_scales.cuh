@@ -30,7 +30,7 @@ struct MmaOperandScales {
     return w_block<Config>(args, column + number / 2 * (Operand::block / parts), number % 2);
   }
   // Of a tile's parts those that begin before the last column.
-  static __forceinline__ int count_of_joined(const Args& args, int column) {
+  static __forceinline__ int count_of_combined(const Args& args, int column) {
     if constexpr (parts == 1) return count;
     constexpr int width = Operand::block / parts;
     return min(count, (static_cast<int>(args.n) - column + width - 1) / width * 2);
@@ -38,7 +38,7 @@ struct MmaOperandScales {
   __forceinline__ void begin_tile(const Args& args, const auto& tile) {
     const int first = tile.column / rows;
     const int end = is_x                                ? tile.rows
-                    : per_output > 1 && !Scales::at_end ? count_of_joined(args, tile.column)
+                    : per_output > 1 && !Scales::at_end ? count_of_combined(args, tile.column)
                                                         : static_cast<int>((args.n + rows - 1) / rows) - first;
     there = tile.rows == 0 ? 0 : end;
 #pragma unroll

@@ -1,4 +1,4 @@
-// Where the matrices of a tile's expert begin: at an offset from one base, or at pointers of its own (as in GroupGEMM),
+// Where the matrices of a tile's expert begin: at an offset from one base, or at its own pointers (as in GroupGEMM),
 // to which each block sets two tensor maps.
 #pragma once
 #include "producer/ring.cuh"
@@ -39,7 +39,7 @@ struct BaseAddresses {
   }
 };
 
-// Experts have pointers of their own; the loading warp rewrites two tensor maps when the expert changes.
+// Each expert has its own pointers; the loading warp rewrites two tensor maps when the expert changes.
 template <class Block>
 struct PointerAddresses {
   using Tile = Block::Tile;

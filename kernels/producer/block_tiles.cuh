@@ -92,7 +92,7 @@ struct BlockTiles {
     bool more = true;
     while (more) {
       more = find(block, slot).expert >= 0;
-      if (slot.taken == 1) block.wait_for_up();
+      if (slot.taken == 1) block.pdl_wait_for_x();
     }
     finish_finding(block);
   }

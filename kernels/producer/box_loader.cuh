@@ -20,7 +20,7 @@ struct BoxLoader {
     while (true) {
       const Tile tile = Tiles::take(block, slot);
       if (tile.expert < 0) break;
-      if (slot.taken == 1) block.wait_for_up();
+      if (slot.taken == 1) block.pdl_wait_for_x();
       const Steps steps = block.steps_of(tile);
       const StageBoxes<Block> boxes(block, addresses, tile, rank);
       addresses.follow(block, tile);

@@ -45,7 +45,7 @@ struct StageBoxes {
     constexpr int x_row_bytes = bytes_of(Block::block_k, Block::problem.x_memory_bits);
     if constexpr (with_w)
       barrier_arrive_expect(full, w_bytes + (x_rows + large * rows.large + small * rows.small) * x_row_bytes);
-    if constexpr (with_w && Block::w_mn_major && !Block::sums_rows) load_w_across(stage, full, k);
+    if constexpr (with_w && Block::w_mn_major && !Block::sums_rows) load_w_mn_major(stage, full, k);
     if constexpr (Block::sums_rows) {
       const int m_first = tile.row - tile.expert * static_cast<int>(block.args.m);
       if constexpr (with_w)
@@ -63,43 +63,33 @@ struct StageBoxes {
   }
 
  private:
-  static constexpr unsigned short everyone = (1 << Block::cluster) - 1;
-
   __forceinline__ void load_w(int stage, unsigned full, int half, int k) const {
     const unsigned w = shared_address(block.w()[stage]) + half * Block::block_n * Block::row_bytes;
     constexpr int part = w_box(Block::knobs, Block::problem);
-    if constexpr (Block::Function::columns_per_output > 1) return load_joined_w(w, full, k + half * Block::row_columns);
+    if constexpr (Block::Function::columns_per_output > 1) return load_gates(w, full, k + half * Block::row_columns);
     const int row = Addresses::w_row(block.args, tile);
-    if constexpr (Block::cluster_m > 1)
-      load_box_to_all(w + rank * part * Block::row_bytes, addresses.w_map(block.args), full, row + rank * part,
-                      k + half * Block::row_columns, everyone);
-    else
-      load_box(w, addresses.w_map(block.args), full, row, k + half * Block::row_columns);
+    const int mine = Block::cluster_m > 1 ? rank * part : 0;
+    load_box<Block::cluster_m>(w + mine * Block::row_bytes, addresses.w_map(block.args), full, row + mine,
+                               k + half * Block::row_columns);
   }
 
-  __forceinline__ void load_joined_w(unsigned w, unsigned full, int k) const {
+  __forceinline__ void load_gates(unsigned w, unsigned full, int k) const {
     constexpr int part = w_box(Block::knobs, Block::problem);
-    const int matrix = Addresses::w_matrix(tile), group = tile.column / 16;
-    if constexpr (Block::cluster_m > 1)
-      load_joined_to_all(matrix, w + rank * part * Block::row_bytes, addresses.w_map(block.args), full,
-                         group + rank * part / 16, k, everyone);
-    else
-      load_joined(matrix, w, addresses.w_map(block.args), full, group, k);
+    const int mine = Block::cluster_m > 1 ? rank * part : 0;
+    load_gates_and_ups<Block::cluster_m>(Addresses::w_matrix(tile), w + mine * Block::row_bytes,
+                                         addresses.w_map(block.args), full, tile.column / 16 + mine / 16, k);
   }
 
   // Planes of Block::row_columns, in which each row is a step along k.
-  __forceinline__ void load_w_across(int stage, unsigned full, int k) const {
+  __forceinline__ void load_w_mn_major(int stage, unsigned full, int k) const {
     const unsigned w = shared_address(block.w()[stage]);
     constexpr int planes = Block::block_n / Block::row_columns / Block::cluster_m;
 #pragma unroll
     for (int i = 0; i < planes; ++i) {
       const int plane = Block::cluster_m > 1 ? rank * planes + i : i;
       const unsigned to = w + plane * Block::block_k * Block::row_bytes;
-      const int matrix = Addresses::w_matrix(tile), column = tile.column + plane * Block::row_columns;
-      if constexpr (Block::cluster_m > 1)
-        load_box_of_to_all(matrix, to, addresses.w_map(block.args), full, k, column, everyone);
-      else
-        load_box_of(matrix, to, addresses.w_map(block.args), full, k, column);
+      load_box_of<Block::cluster_m>(Addresses::w_matrix(tile), to, addresses.w_map(block.args), full, k,
+                                    tile.column + plane * Block::row_columns);
     }
   }
 
@@ -111,11 +101,8 @@ struct StageBoxes {
 #pragma unroll
     for (int i = 0; i < columns / Block::row_columns; ++i) {
       const unsigned to = shared_address(stage) + (i * Block::block_k + row) * Block::row_bytes;
-      if constexpr (shared)
-        load_box_of_rows_to_all(tile.first_row, tile.depth, to, map, full, k + row, first + i * Block::row_columns,
-                                everyone);
-      else
-        load_box_of_rows(tile.first_row, tile.depth, to, map, full, k, first + i * Block::row_columns);
+      load_box_of_rows<shared ? 2 : 1>(tile.first_row, tile.depth, to, map, full, k + row,
+                                       first + i * Block::row_columns);
     }
   }
 
@@ -128,8 +115,7 @@ struct StageBoxes {
       const unsigned to = x + box * rows.large * Block::row_bytes;
       const int row = first + box * rows.large;
       if constexpr (Block::cluster_n > 1) {
-        if (box % 2 == rank)
-          load_box_to_all(to, addresses.x_map(block.args), full, row, k + half * Block::row_columns, everyone);
+        if (box % 2 == rank) load_box<2>(to, addresses.x_map(block.args), full, row, k + half * Block::row_columns);
       } else {
         KeptXOf<Block>::load(to, addresses.x_map(block.args), full, tile, row, k + half * Block::row_columns);
       }

@@ -6,7 +6,7 @@
 
 namespace moetune {
 
-enum class Schedule { cooperative, pingpong };  // consumers share a tile, or each multiplies a tile of its own
+enum class Schedule { cooperative, pingpong };  // consumers share a tile, or take alternate tiles
 enum class Cluster { none, m, n };              // two neighbours along m share W, or along n share X
 enum class Addressing { base, pointers };       // experts are offsets from one base, or have a pointer each
 enum class TileOrder { fixed, dynamic };        // a block takes tiles by its number, or from a counter when it is free
@@ -33,12 +33,12 @@ constexpr bool blocks_wait(const auto& k) {
   return k.gather == Gather::first || k.pace == Pace::common || shares_last_round(k);
 }
 
-/// Whether the kernel may begin before the launch before it has ended, whichever that is, and waits for it at once: up
-/// of a layer.
-constexpr bool follows_any(const KernelProblem& p) { return p.columns_per_output > 1; }
-/// Whether it may begin before the launch that writes its X has ended, as down in a layer, whose rows go where up's
-/// came from. Until that launch has ended it reads no X, and touches neither Y nor what launches share.
-constexpr bool follows_up(const auto& k, const KernelProblem& p) {
+/// Programmatic dependent launch (PDL): whether the kernel may begin before the launch before it has ended, whichever
+/// that is, and waits for that at its own start: up of a layer.
+constexpr bool pdl_waits_at_once(const KernelProblem& p) { return p.columns_per_output > 1; }
+/// Whether it may begin before the launch that writes its X has ended: down of a layer, whose rows go where up's came
+/// from. Until that launch has ended it reads no X, and touches neither Y nor what launches share.
+constexpr bool pdl_waits_for_x(const auto& k, const KernelProblem& p) {
   return p.looks_up_rows() && !p.permutes_x() && !p.w_mn_major && !by_pointers(k) && !blocks_wait(k);
 }
 
@@ -47,9 +47,9 @@ constexpr bool keeps_x(const auto& k) {
   return k.pace == Pace::common && k.tma_x && !by_pointers(k) && k.cluster != Cluster::n;
 }
 
-/// Rows of X in one tensor copy, in whole groups of eight (the swizzle's). Every box has to be issued, but a large box
-/// reads rows past the expert's end in vain. So where tiles are narrow and high, large boxes are followed by small
-/// ones. Without small ones both numbers are equal.
+/// Rows of X in one tensor copy, in whole groups of eight (the swizzle's). A large box needs fewer instructions, but
+/// wastes loads past the expert's last row. So narrow and high tiles take large boxes, then small ones. Without small
+/// ones both numbers are equal.
 struct BoxRows {
   int large = 0, small = 0;
 };

@@ -45,7 +45,7 @@ struct RowsOfX {
       }
     }
   }
-  // Passes them to the other threads through shared memory, in two buffers by turns: a thread that is a tile ahead
+  // Passes them to the other threads through shared memory, in two alternating buffers: a thread that is a tile ahead
   // overwrites nothing that others still read.
   __forceinline__ void give(const Block& block, unsigned turn) {
     if constexpr (Block::gathers) {
@@ -150,7 +150,7 @@ struct RowLoader {
     typename Block::X::Scales::template Loader<Block, 128> x_scales;
     typename Block::W::Scales::template Loader<Block, 128> w_scales;
     Tile next = begin();
-    block.wait_for_up();
+    block.pdl_wait_for_x();
     x.ask(block, next);
     for (unsigned turn = 0; next.expert >= 0; ++turn) {
       const Tile tile = next;

@@ -75,7 +75,7 @@ struct StageScales {
   static __forceinline__ void load_all(const Block& block) {
     typename Block::Slot slot;
     typename Block::Stage stage;
-    block.wait_for_up();
+    block.pdl_wait_for_x();
     while (true) {
       const auto tile = BlockTiles<Block>::take(block, slot);
       if (tile.expert < 0) break;

@@ -59,8 +59,8 @@ struct TargetSlots {
   }
 };
 
-// A warp of the producer looks up targets ahead, into two slots used in turn. `full` of a slot tells the consumers that
-// the targets are there, `empty` tells that warp that the consumers have stored the tile.
+// A warp of the producer looks up targets ahead, into two slots used in turn. Consumers wait for a
+// slot's `full`: its targets are there. The warp waits for `empty`: the consumers have stored the tile.
 template <class Block>
 struct TargetsAhead : TargetSlots<Block> {
   using Slots = TargetSlots<Block>;

@@ -58,7 +58,7 @@ struct SimtExpert {
   __forceinline__ float element(const void* matrix, long long row, long long column, long long columns) const {
     const auto* elements = static_cast<const typename Type::Memory*>(matrix);
     return Type::Transform::template value<typename Type::Scales>(args, element_at(elements, row * columns + column),
-                                                                   row, column);
+                                                                  row, column);
   }
 };
 
@@ -93,7 +93,7 @@ __device__ void simt(const Args& args) {
 
   const int n_tiles = static_cast<int>((args.n + block_n - 1) / block_n);
   const int thread_m = threadIdx.x / columns, thread_n = threadIdx.x % columns;
-  static_assert(per_output == 1 || columns % 8 == 0, "a thread has all sums of columns that are joined");
+  static_assert(per_output == 1 || columns % 8 == 0, "a thread has all sums of columns that are combined");
   // This thread's column `j` of four in the tile.
   const auto column_of = [&](int j) {
     if constexpr (per_output == 1) return thread_n + j * columns;

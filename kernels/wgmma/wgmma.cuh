@@ -57,8 +57,8 @@ struct Wgmma {
       block.scheduler().value = Block::Scheduler::begin(block.args);
       block.scheduler().value.m_sizes = block.m_sizes();  // scans read shared memory only
     }
-    if constexpr (Block::leads) wait_for_launch_before();
-    if constexpr (Block::leads || Block::follows) launch_dependents();
+    if constexpr (Block::pdl_at_once) pdl_wait();
+    if constexpr (Block::pdl_at_once || Block::pdl_for_x) pdl_trigger();
     Tiles::read_sizes(block);
     __syncthreads();
     if constexpr (Block::cluster > 1) cluster_sync();

@@ -50,7 +50,7 @@ struct WgmmaBlock : Config {
   static constexpr bool sums_rows = problem.sums_rows();  // of an expert: k is ragged, X and W are across
   static constexpr bool pointers = by_pointers(knobs), shares = shares_last_round(knobs), mixed = knobs.mix > 0;
   // Whether it may be up of a layer, or down. Up waits before it lets down begin, which at once reads what up reads.
-  static constexpr bool leads = follows_any(problem), follows = follows_up(knobs, problem);
+  static constexpr bool pdl_at_once = pdl_waits_at_once(problem), pdl_for_x = pdl_waits_for_x(knobs, problem);
   static constexpr bool together = knobs.pace == Pace::common;  // all blocks begin their tiles at the same time
 
   static constexpr int element_bytes = sizeof(Element);
@@ -104,8 +104,8 @@ struct WgmmaBlock : Config {
     return Cut::steps_of(tile, Scheduler::depth_of(args, tile));
   }
   // Each thread that reads X calls it first, and the one that finds tiles before it uses a counter or ends.
-  static __forceinline__ void wait_for_up() {
-    if constexpr (follows) wait_for_launch_before();
+  static __forceinline__ void pdl_wait_for_x() {
+    if constexpr (pdl_for_x) pdl_wait();
   }
   // Position in the cluster.
   static __forceinline__ int rank() { return cluster == 1 ? 0 : cluster_rank(); }

@@ -18,7 +18,7 @@ struct WgmmaMultiplier {
   // The last stage of a tile is released after its scales are read.
   static constexpr bool scales_at_end = Block::X::Scales::at_end;
 
-  // Threads of which one tells each block that a stage is read: warps read scales each for themselves.
+  // One of so many threads reports to each block that a stage is read: each warp reads its own scales.
   static constexpr int releasing = Block::has_scales ? 32 : 128;
 
   const WgmmaWarpgroup<Block>& group;
@@ -40,7 +40,7 @@ struct WgmmaMultiplier {
     return Block::swapped ? tile.rows > 0 : tile.rows > group.first_group * kGroupRows;
   }
   // Multiplies the tile if the warpgroup is busy, else only releases stages. With ping-pong the two warpgroups multiply
-  // by turns: each waits for the other's arrival before, and arrives for the other after.
+  // alternately: each waits for the other's arrival before, and arrives for the other after.
   __forceinline__ void step(const Tile& tile, const Steps& steps, bool busy, Sums& sum) {
     if constexpr (Block::alternates) named_sync(kTurnBarrier + group.consumer, 256);
     if constexpr (AfterStage::restarts) {
@@ -86,7 +86,7 @@ struct WgmmaMultiplier {
   using A = Place<Block::height, Block::swapped ? Block::w_mn_major : Block::x_mn_major>;
   using B = Place<Block::width, Block::swapped ? Block::x_mn_major : Block::w_mn_major>;
 
-  // Low halves of the first stage's descriptors. A shuffle tells the compiler that they are uniform: they then take
+  // Low halves of the first stage's descriptors. By a shuffle the compiler knows that they are uniform: they then take
   // uniform registers, and fewer instructions lie between two stages.
   struct Operands {
     unsigned a, b;
@@ -98,7 +98,7 @@ struct WgmmaMultiplier {
             __shfl_sync(~0u, descriptor_low(shared_address(b), B::plane_bytes), 0)};
   }
 
-  // Tells the loader that this warpgroup has read a stage; in a cluster the loaders of all blocks.
+  // Frees a stage that this warpgroup has read, for the loader; in a cluster for the loaders of all blocks.
   static __forceinline__ void release(unsigned empty) {
     if constexpr (Block::has_scales) __syncwarp();  // all its lanes have read them
     if constexpr (Block::cluster == 1) {

@@ -79,7 +79,7 @@ constexpr int y_box(const WgmmaKnobs& k) { return k.swap ? k.block_m : kGroupRow
 constexpr int gate_parts(const WgmmaKnobs& k) { return k.swap ? 4 * warpgroups_a_tile(k) : 1; }
 
 /// Buffers in shared memory for rows of Y. For tensor copies a warpgroup stages its whole part of a tile: the copies go
-/// on while the next tile is multiplied. Otherwise it stages a few rows at a time: swapped in two buffers by turns,
+/// on while the next tile is multiplied. Otherwise it stages a few rows at a time: swapped alternately in two buffers,
 /// else in a buffer for each of its four warps. A buffer has planes of kSwizzleColumns in the swizzle of tensor copies
 /// or, for copies of rows, rows padded so that eight of them use different banks.
 struct Staging {

@@ -1,4 +1,4 @@
-// Sums that are promoted: wgmma starts each part of a stage from zero, in registers of its own, and what it made is
+// Sums that are promoted: wgmma starts each part of a stage from zero, in separate registers, and what it made is
 // added to the tile's fp32 sums, times the scales of that part where these are of blocks. With in_flight=1 wgmma works
 // in two sets of registers: it makes the next part in one while the other is added.
 #pragma once

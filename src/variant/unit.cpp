@@ -34,15 +34,14 @@ std::string in_lines(const std::string& initialiser, size_t width, std::string_v
 std::string operand_type(const OperandType& type, char which) {
   const std::string_view kind = type.scales.kind == ScaleKind::block ? "Block" : "Row";  // a tensor's repeat
   const bool groups = scales_stage(type), widens = type.stage != type.dtype;
-  const std::string scales =
-      groups ? fmt::format("GroupScalesOf{}<{}, moetune::{}, {}>", which, type.scales.columns, name(type.scales.dtype),
-                           type.zero_points)
-      : has_scales(type) ? fmt::format("{}ScalesOf{}", kind, which)
-                         : "NoScales";
-  return fmt::format("moetune::OperandType<moetune::{}, moetune::{}, moetune::{}>",
-                     bits(type.dtype) == 4 ? "nibbles" : name(type.dtype), scales,
-                     widens ? fmt::format("Widen{}<moetune::{}>", groups ? "Scaled" : "", name(type.stage))
-                            : "SameElement");
+  const std::string scales = groups ? fmt::format("GroupScalesOf{}<{}, moetune::{}, {}>", which, type.scales.columns,
+                                                  name(type.scales.dtype), type.zero_points)
+                             : has_scales(type) ? fmt::format("{}ScalesOf{}", kind, which)
+                                                : "NoScales";
+  return fmt::format(
+      "moetune::OperandType<moetune::{}, moetune::{}, moetune::{}>",
+      bits(type.dtype) == 4 ? "nibbles" : name(type.dtype), scales,
+      widens ? fmt::format("Widen{}<moetune::{}>", groups ? "Scaled" : "", name(type.stage)) : "SameElement");
 }
 
 // The hook between stages (kernels/config.cuh); empty where sums stay in the multiplier.
@@ -159,7 +158,8 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
     return fmt::format("{} does not support {}{}", variant, shape.layer.format.dtype,
                        is_quantised(shape.layer.format) ? ": packs of other programs' kernels may" : "");
   if (joins_gates(shape) && variant != "cpu" && shape.layer.n % 16 != 0)
-    return fmt::format("{} needs n in multiples of 16 for gates: it takes eight and their eight ups by turns", variant);
+    return fmt::format("{} needs n in multiples of 16 for gates: gate and up rows of W alternate in groups of 8",
+                       variant);
   return std::nullopt;
 }
 

@@ -33,7 +33,7 @@ int64_t alignment(int64_t bytes, int64_t most);
 std::optional<std::string> unsupported(std::string_view variant, const Shape& shape, const std::vector<Dtype>& dtypes,
                                        const std::vector<Op>& ops = {Op::fwd});
 
-/// Why a tile of so many columns of the product can't join gates and ups of fp8 with scales of blocks.
+/// Why a tile of so many columns of the product can't combine gates and ups of fp8 with scales of blocks.
 std::optional<std::string> illegal_gates(int block_n, const Shape& shape);
 
 /// Why such a tile can't give Y in fp8.

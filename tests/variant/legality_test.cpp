@@ -50,7 +50,7 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.candidate; }
 
 class MmaLegality : public testing::TestWithParam<Case> {};
-TEST_P(MmaLegality, Tells) { EXPECT_EQ(reason(mma(GetParam().candidate)), GetParam().reason); }
+TEST_P(MmaLegality, SaysWhy) { EXPECT_EQ(reason(mma(GetParam().candidate)), GetParam().reason); }
 INSTANTIATE_TEST_SUITE_P(
     Cases, MmaLegality,
     testing::Values(Case{"block_m=128 block_n=256 warps=8 group=8", ""},
@@ -188,7 +188,7 @@ TEST(WgmmaLegality, GradientsOfGatesLeaveFromRegisters) {
 }
 
 class WgmmaLegality : public testing::TestWithParam<Case> {};
-TEST_P(WgmmaLegality, Tells) { EXPECT_EQ(reason(wgmma(GetParam().candidate)), GetParam().reason); }
+TEST_P(WgmmaLegality, SaysWhy) { EXPECT_EQ(reason(wgmma(GetParam().candidate)), GetParam().reason); }
 INSTANTIATE_TEST_SUITE_P(
     Cases, WgmmaLegality,
     testing::Values(
@@ -323,17 +323,17 @@ TEST(MmaLegality, NeedsItsArchitectureAndDtype) {
 }
 
 TEST(MmaLegality, Fp8NeedsItsArchitectureAndRegistersForPromotedSums) {
-  const auto told = [](const std::string& tile, bool fast_sums, const char* arch) {
+  const auto reason_of = [](const std::string& tile, bool fast_sums, const char* arch) {
     Shape shape = shape_of(Dtype::fp8);
     shape.layer.format = find_format("fp8", ScaleKind::channel, Dtype::bf16, fast_sums);
     return reason("mma stages=3 raster=m group=1 split=1 " + tile, shape, arch);
   };
   const std::string small = "block_m=64 block_n=128 block_k=128 warps=4",
                     large = "block_m=128 block_n=256 block_k=32 warps=8";
-  EXPECT_EQ(told(small, false, "sm_80"), "mma needs sm_89 or newer for fp8");
-  EXPECT_EQ(told(small, false, "sm_89"), "");
-  EXPECT_EQ(told(large, true, "sm_89"), "");
-  EXPECT_EQ(told(large, false, "sm_89"),
+  EXPECT_EQ(reason_of(small, false, "sm_80"), "mma needs sm_89 or newer for fp8");
+  EXPECT_EQ(reason_of(small, false, "sm_89"), "");
+  EXPECT_EQ(reason_of(large, true, "sm_89"), "");
+  EXPECT_EQ(reason_of(large, false, "sm_89"),
             "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread");
 }
 
@@ -391,7 +391,7 @@ TEST(WgmmaLegality, SumsInFp32LeaveFromRegisters) {
   EXPECT_LT(find_variant("wgmma").plan(parse_candidate(wgmma("tma_store=no")), shape).shared_bytes, staged);
 }
 
-TEST(SimtLegality, Tells) {
+TEST(SimtLegality, SaysWhy) {
   EXPECT_EQ(reason("simt block_m=64 block_n=64 block_k=16"), "");
   EXPECT_EQ(reason("simt block_m=6 block_n=64 block_k=16"),
             "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements");

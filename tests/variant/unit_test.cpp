@@ -8,7 +8,8 @@ namespace {
 
 Problem problem_of(Op op) {
   Problem problem;
-  problem.shape.layer = {.model = "custom", .experts = 3, .top_k = 1, .n = 100, .k = 300, .format = find_format("bf16")};
+  problem.shape.layer = {
+      .model = "custom", .experts = 3, .top_k = 1, .n = 100, .k = 300, .format = find_format("bf16")};
   problem.shape.op = op;
   problem.routing = routing_from_rows({33, 0, 32}, 65, 1);
   return problem;
@@ -20,7 +21,7 @@ TEST(Tiles, AreThoseOfTheResultOfTheOp) {
   EXPECT_EQ(tiles_of(32, 64, problem_of(Op::dw)), 3 * 4 * 5);         // dW [100, 300] an expert, with rows or without
 }
 
-TEST(Unsupported, TellsWhichOp) {
+TEST(Unsupported, NamesTheOp) {
   Shape shape = problem_of(Op::dw).shape;
   const auto reason = [&] { return unsupported("simt", shape, {Dtype::bf16}, {Op::fwd, Op::dw}).value_or(""); };
   EXPECT_EQ(reason(), "");

@@ -5,8 +5,8 @@
 
 namespace moetune {
 
-// Where no columns are joined. Calls use(at, g, v, i) for each sum of this thread: `at` is the place in Y of element i
-// of the four (g, v) (see OwnSums). Where tiles aren't swapped element i + 1 follows it, and i is always even.
+// Where no columns are combined. Calls use(at, g, v, i) for each sum of this thread: `at` is the place in Y of element
+// i of the four (g, v) (see OwnSums). Where tiles aren't swapped element i + 1 follows it, and i is always even.
 // `row_at(r)` is row r of the tile in Y.
 template <class Block, class RowAt, class Use>
 __forceinline__ void for_places_in_y(const WgmmaWarpgroup<Block>& group, const typename Block::Tile& tile,

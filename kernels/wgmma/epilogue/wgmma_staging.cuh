@@ -6,7 +6,7 @@
 namespace moetune {
 
 // Swapped tiles: sum[g][4 j ...] has columns 64 g + 16 warp + lane / 4 (and 8 on) of rows 8 j + lane % 4 * 2 (and 1
-// on). The four warps of a warpgroup stage rows together. Where columns are joined, each warp has eight of Y.
+// on). The four warps of a warpgroup stage rows together. Where columns are combined, each warp has eight of Y.
 template <class Block>
 struct StagingOfColumns {
   using Tile = Block::Tile;
@@ -77,7 +77,7 @@ struct StagingOfColumns {
 
 // A thread's four sums of each vector of eight columns that makes one of Y.
 template <int per_output>
-struct JoinedSums {
+struct CombinedSums {
   float4 of[per_output];
 };
 
@@ -106,10 +106,10 @@ struct StagingOfRows {
     for (int c = 0; c < kSwizzleColumns && from + c < columns; c += 16) {
       sum.with([&](const auto& four) {
         const auto joined = [&](int v) {
-          if constexpr (per_output == 1) return JoinedSums<1>{{four(g, v)}};
-          if constexpr (per_output == 2) return JoinedSums<2>{{four(g, 2 * v), four(g, 2 * v + 1)}};
+          if constexpr (per_output == 1) return CombinedSums<1>{{four(g, v)}};
+          if constexpr (per_output == 2) return CombinedSums<2>{{four(g, 2 * v), four(g, 2 * v + 1)}};
         };
-        const JoinedSums<per_output> d[2] = {joined((from + c) / 8), joined((from + c) / 8 + 1)};
+        const CombinedSums<per_output> d[2] = {joined((from + c) / 8), joined((from + c) / 8 + 1)};
         const auto two = [&](int i, int half) {
           float low[per_output], high[per_output];
 #pragma unroll

@@ -55,7 +55,7 @@ StateRegisters state_registers(const Shape& shape) {
 
 // Chunks of 16 bytes of one operand's stage that a thread copies. Where rows are steps along k, compiled kernels with
 // 32 of them spill.
-constexpr int kMostChunks = 16;
+constexpr int kMaxChunks = 16;
 int chunks(const Knobs& c, int rows) { return rows * c.block_k / (8 * 32 * c.warps); }
 
 // Equal parts of a quantised tile's columns, each with gates of one block of W's scales and ups of one.
@@ -115,10 +115,10 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (warp_grid(c).m == 0)
     return fmt::format("block_m x block_n cannot be divided among {} warps in multiples of 16 x 16", c.warps);
   if (!(is_k_major(product.a) && is_k_major(product.b)) &&
-      std::max(chunks(c, c.block_m), chunks(c, c.block_n)) > kMostChunks)
+      std::max(chunks(c, c.block_m), chunks(c, c.block_n)) > kMaxChunks)
     return fmt::format(
         "block_m, block_n or block_k must be smaller for {}: a thread would copy over {} chunks of a stage",
-        name(shape.op), kMostChunks);
+        name(shape.op), kMaxChunks);
   if (registers(c, shape) + state_registers(shape).fewest > kMaxRegisters)
     return "block_m or block_n must be smaller: sums and fragments need over 255 registers a thread";
   if (shared_bytes(c, shape) > device.shared_memory_per_block)

@@ -62,7 +62,7 @@ MapRule joined_rows(MapRule map, const Product& product) {
 // Rows that end where an expert's do: see kRaggedRows. Addresses are modulo 2^64, so that the last dimension takes back
 // the kRaggedRows rows by which the second is ahead: kRaggedRows * 2^34 = 2^64.
 MapRule ragged(MapRule map) {
-  map.sizes.insert(map.sizes.end(), {int64_t{kRaggedRows}, int64_t{kMostMapRows}, int64_t{kMostMapRows}});
+  map.sizes.insert(map.sizes.end(), {int64_t{kRaggedRows}, int64_t{kMaxMapRows}, int64_t{kMaxMapRows}});
   map.strides.push_back(map.strides.front());
   map.strides.push_back(Expression(int64_t{1} << 34) - map.strides.front());
   return map;

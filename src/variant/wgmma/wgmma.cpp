@@ -72,9 +72,9 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
           .gate_parts = problem.makes_gates ? gate_parts(c) : 0,
           .gathers_first = c.gather == Gather::first,
           .waits = blocks_wait(c),
-          .follows = follows_up(c, problem)                    ? Follows::up
-                     : follows_any(problem) && !blocks_wait(c) ? Follows::any
-                                                               : Follows::none};
+          .follows = pdl_waits_for_x(c, problem)                     ? Follows::up
+                     : pdl_waits_at_once(problem) && !blocks_wait(c) ? Follows::any
+                                                                     : Follows::none};
 }
 
 std::string unit(const Knobs& c, const Shape& shape) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "variant/unit.h"
 #include "workload/product.h"
 
 namespace moetune {
@@ -17,7 +18,7 @@ const std::vector<int> kDefaultRows = {16, 32, 48, 64, 80, 96, 112, 128, 144, 17
 const std::vector<int> kDefaultColumns = {64, 128, 192, 256}, kFewColumns = {16, 32};
 const std::vector<std::pair<Raster, int>> kWalks = {{Raster::m, 1}, {Raster::m, 4}, {Raster::n, 1}, {Raster::n, 4}};
 constexpr size_t kFastest = 12;  // tiles whose variations are looked at too
-constexpr int kHold = 256, kMostFp8Stages = 8;
+constexpr int kHold = 256, kMaxFp8Stages = 8;
 
 constexpr Peaks kAssumed = {.flops = 989e12, .bandwidth = 4.8e12};  // of a device that has wgmma
 
@@ -103,7 +104,7 @@ void look_at_sums(Chooser& chooser, Knobs c) {
         chooser.look_at_tiles(c);
       }
   }
-  // Clusters of swapped tiles, or along n, lose more than the model tells.
+  // Clusters of swapped tiles, or along n, lose more than the model predicts.
   const std::pair<bool, Cluster> sides[] = {{true, Cluster::none}, {false, Cluster::none}, {false, Cluster::m}};
   for (const Knobs& tile : chooser.fastest(kFastest))
     for (const auto& [swap, cluster] : sides)
@@ -175,7 +176,7 @@ WgmmaKnobs wgmma_default(const WgmmaCost& cost, const Problem& problem, const De
   // Of fp8 a stage has more copies: beyond eight, stages take up to 9 % longer where tiles are small. Where a tile has
   // three steps, hold takes 4 % longer.
   if (multiplies_fp8(problem.shape.layer.format)) {
-    best.stages = std::min(best.stages, kMostFp8Stages);
+    best.stages = std::min(best.stages, kMaxFp8Stages);
     if (problem.shape.layer.k <= 3 * kScaleBlock) best.hold = 0;
   }
   return best;

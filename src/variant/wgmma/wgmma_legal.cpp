@@ -146,9 +146,9 @@ Reason illegal_stores(const Knobs& k, const KernelProblem& p, const Shape& shape
 // Rows that tensor copies and tiles count in 32 bits.
 std::optional<std::string> too_many_rows(const Knobs& c, const Shape& shape, const KernelProblem& p) {
   const Product product = before_last_pass(product_of(shape), true);
-  if (p.sums_rows() && p.experts * product.m > kMostMapRows)
+  if (p.sums_rows() && p.experts * product.m > kMaxMapRows)
     return "dW of all experts has more rows than a tile can count";
-  if (c.tma_w && !by_pointers(c) && !p.w_mn_major && p.experts * product.n > kMostMapRows && p.columns_per_output == 1)
+  if (c.tma_w && !by_pointers(c) && !p.w_mn_major && p.experts * product.n > kMaxMapRows && p.columns_per_output == 1)
     return "tma_w must be no or addressing pointers: W of all experts has more rows than tensor copies can count";
   return std::nullopt;
 }

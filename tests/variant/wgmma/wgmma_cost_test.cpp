@@ -134,7 +134,7 @@ TEST(WgmmaCost, ExpertsOfManyAndOfFewRowsAreMixedOrTakeLonger) {
   EXPECT_LT(seconds(sorted, alike), seconds(mixed, alike));
 }
 
-TEST(WgmmaCost, IsWhatTheVariantTells) {
+TEST(WgmmaCost, IsTheVariantsTime) {
   const Problem p = problem(64);
   const Variant& variant = find_variant("wgmma");
   const Candidate fallback = variant.fallback(p, h200());
