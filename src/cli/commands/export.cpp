@@ -201,20 +201,20 @@ void declare_export(OptionSet& set, ExportOptions& options) {
   options.format = "markdown";
   set.argument("TABLE", options.table, "A tuned table");
   set.value("--format", options.format, "NAME",
-            "vllm, sglang (token counts that were not tuned keep the server's default), csv, runtime, ... (moetune "
-            "list formats)",
+            fmt::format("{} (token counts that were not tuned keep the server's default), csv, runtime, ... (moetune "
+                        "list formats)",
+                        fmt::join(server_words(), ", ")),
             format_words);
   set.value("-o,--output", options.output, "PATH",
-            "A file; for vllm and sglang a folder, which gets the names they look for, or one FILE.json; for kernels a "
+            "A file; for servers a folder, which gets the names they look for, or one FILE.json; for kernels a "
             "folder");
-  set.value(
-      "--journal", options.journal, "FILE",
-      "For vllm and sglang: times for choosing the one configuration of up and down of a pack [the one beside TABLE]");
+  set.value("--journal", options.journal, "FILE",
+            "For servers: times for choosing the one configuration of up and down of a pack [the one beside TABLE]");
   set.list("--base", options.bases, "FILE",
-           "For vllm and sglang: files that the program bundles for the same layer, or a folder above them; their rows "
+           "For servers: files that the program bundles for the same layer, or a folder above them; their rows "
            "stay where no winner is faster");
   set.flag("--unproven", options.unproven,
-           "For vllm and sglang: winners too whose gain over the program's own rows was not measured");
+           "For servers: winners too whose gain over the program's own rows was not measured");
   set.value("--triton", options.triton, "VERSION", "For sglang: put the files into configs/triton_X_Y_Z");
   declare(set, options.cells, "tp", "Only winners of layers that so many ranks share");
   declare(set, options.cells, "routing", "Only winners of these routings, such as zipf:1.0");

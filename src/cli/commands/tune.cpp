@@ -471,7 +471,7 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
   set.group("Files");
   set.value("-o,--output", options.output, "PATH",
             "The table; an existing one is kept as PATH.old [moetune-table.json]. With --for the folder of the files "
-            "[vllm-configs, sglang-configs]");
+            "[SERVER-configs]");
   set.value("--journal", options.journal, "FILE", "Write each trial here when it ends [beside the table]");
   set.flag("--append", options.append, "Add cells to the table; cells that it already has are not tuned again");
   set.flag("--resume", options.resume, "Continue the journal: no finished trial is repeated");
