@@ -35,23 +35,20 @@ void require_comparable(const TunedTable& table, const DeviceInfo& device);
 /// ratio is too uncertain and the winner's time grew by more than the control's.
 /// With `against` nothing of the table but its winners is used: the same winner is measured here and there in the same
 /// rounds, and change = here / there - 1. Both sides keep their operands at the same time.
-///   equivalent    the interval lies below the threshold (2.5 times the interval, if a set ends early, after five
-///                 looks or more), or at the end of all rounds the median does; it is no wider
-///                 than the threshold to each side, or doesn't pass minus the threshold either
+///   equivalent    the interval lies below the threshold (clearly, by SmallestEffect, if a set ends early), or at the
+///                 end of all rounds the median does; it is no wider than the threshold to each side, or doesn't pass
+///                 minus the threshold either
 ///   improved      it lies below the threshold, the median is below minus the threshold and the interval below 0, and
 ///                 it is a discovery among all cells; else it is equivalent, or with a wide interval inconclusive
-///   regressed     the median is above the threshold and surely (3.3 standard deviations) above 0, by the ratio or
-///                 the time; it is a discovery among all cells at a false discovery rate of 5 %; and further sets of
-///                 rounds, over operands made anew after all cells were measured, confirm it until `patience` has
-///                 passed, while none of them lies below the threshold
-///   inconclusive  after all rounds the noise is larger than the threshold; or there is nothing to compare with
+///   regressed     an increase by SmallestEffect, of the ratio or the time; it is a discovery among all cells at a false
+///                 discovery rate of 5 %; and further sets of rounds, over operands made anew after all cells were
+///                 measured, confirm it until `patience` has passed, while none of them lies below the threshold
+///   inconclusive  after all rounds the noise is larger than the threshold; there is nothing to compare with; or `stop`
+///                 left too few rounds
 ///   untrusted     a regression or improvement, but the machine may be what changed: the control, which can't have
-///                 changed, takes more than 1.25 times as long as in the table, or less than 1 / 1.25 (1.15 where
-///                 rounds with a slow control were left out). Against a program: the baseline of both sides differs
-///                 by more than the threshold. Or other programs used the processors, then or now (kBusy), unless
-///                 such a baseline shows that they slowed both sides alike. Or nothing shows, but the machine is so
-///                 different that this says nothing: the control takes over twice as long as in the table, or less
-///                 than half; against a program, that baseline differs by more than a quarter
+///                 changed, moved beyond ControlLimits; or other programs used the processors, then or now (kBusy),
+///                 unless the baseline of both programs shows that they slowed both alike. Or nothing shows, but the
+///                 control moved so far that this says nothing
 ///   wrong_result, failed  the winner's result is wrong, or it doesn't run any more
 /// Where the geometric mean alone shows a regression, fresh rounds of every cell must show it again.
 /// Entries without a winner are skipped. `listen` gets each finding when it is final, those to confirm last. Entries
