@@ -239,6 +239,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
     entry.occupancy = tile_occupancy(product_of(state.problem), block_m_of(entry.candidate).value_or(1));
   else
     entry.skipped = no_winner(state);
+  if (run.shared.stop) entry.complete = false;  // its final may lack rounds: a resumed run makes it again
   in_turn(run, [&] {
     run.shared.journal.decided(entry, run.backend.device(), seconds_since(begin), state.complete && !state.cut);
   });

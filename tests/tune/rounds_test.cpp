@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -162,15 +163,22 @@ TEST(MeasureRounds, WhereWaitingDoesNotHelpRoundsCountAsTheyAre) {
   EXPECT_GT(disturbed.blocks, 3);
 }
 
-TEST(MeasureRounds, ARoundWhoseControlIsSlowIsMeasuredAgainAndNotToItsEnd) {
-  fake::FakeBackend backend;
+// The baseline takes seconds(n) in the n-th block, counted over all contenders.
+struct Varying {
   int blocks = 0;
-  backend.script.before = [&](const std::string&, const Contender&) {
-    backend.script.baselines = {{"loop", ++blocks <= 3 ? 330e-6 : 310e-6}};
-  };
+  fake::FakeBackend backend;
+  explicit Varying(const std::function<double(int block)>& seconds) {
+    backend.script.before = [this, seconds](const std::string&, const Contender&) {
+      backend.script.baselines = {{"loop", seconds(++blocks)}};
+    };
+  }
+};
+
+TEST(MeasureRounds, ARoundWhoseControlIsSlowIsMeasuredAgainAndNotToItsEnd) {
+  Varying loop([](int block) { return block <= 3 ? 330e-6 : 310e-6; });
   Quiet quiet{.wait = 1, .control = 0, .control_seconds = 300e-6};
-  const Rounds rounds = measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 3, {}, quiet);
-  EXPECT_EQ(blocks, 9);  // the control goes first in the first round, whose first three attempts are given up
+  const Rounds rounds = measure_rounds(loop.backend, {contender("loop"), contender(cpu(24))}, 3, {}, quiet);
+  EXPECT_EQ(loop.blocks, 9);  // the control goes first in the first round, whose first three attempts are given up
   EXPECT_EQ(rounds.looks, std::vector<size_t>{3});
   EXPECT_EQ(rounds.values(0), std::vector<double>(3, 310e-6));
   EXPECT_EQ(rounds.blocks[1].size(), 3U);
@@ -179,27 +187,19 @@ TEST(MeasureRounds, ARoundWhoseControlIsSlowIsMeasuredAgainAndNotToItsEnd) {
 }
 
 TEST(MeasureRounds, LearnsTheUndisturbedTimeOfTheControl) {
-  fake::FakeBackend backend;
-  int blocks = 0;
-  backend.script.before = [&](const std::string&, const Contender&) {
-    backend.script.baselines = {{"loop", ++blocks >= 4 ? 200e-6 : 300e-6}};
-  };
+  Varying loop([](int block) { return block >= 4 ? 200e-6 : 300e-6; });
   Quiet quiet{.wait = 0, .control = 0};
-  measure_rounds(backend, {contender("loop")}, 3, {}, quiet);
+  measure_rounds(loop.backend, {contender("loop")}, 3, {}, quiet);
   EXPECT_DOUBLE_EQ(quiet.control_seconds, kUndisturbed * 300e-6);
-  measure_rounds(backend, {contender("loop")}, 3, {}, quiet);
+  measure_rounds(loop.backend, {contender("loop")}, 3, {}, quiet);
   EXPECT_DOUBLE_EQ(quiet.control_seconds, kUndisturbed * 200e-6);
 }
 
 TEST(MeasureRounds, ALuckyBlockOfTheControlMakesNobodyWait) {
-  fake::FakeBackend backend;
-  int blocks = 0;
-  backend.script.before = [&](const std::string&, const Contender&) {
-    backend.script.baselines = {{"loop", ++blocks == 2 ? 200e-6 : 300e-6}};
-  };
+  Varying loop([](int block) { return block == 2 ? 200e-6 : 300e-6; });
   Quiet quiet{.wait = 1, .control = 0};
-  measure_rounds(backend, {contender("loop")}, 20, {}, quiet);
-  EXPECT_EQ(blocks, 20);  // none is measured again
+  measure_rounds(loop.backend, {contender("loop")}, 20, {}, quiet);
+  EXPECT_EQ(loop.blocks, 20);  // none is measured again
   EXPECT_EQ(quiet.wait, 1);
 }
 

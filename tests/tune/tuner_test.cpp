@@ -364,6 +364,20 @@ TEST(TuneStop, BeforeTheFirstTrialThereIsNoEntry) {
   EXPECT_TRUE(Stopped<CellStarted>().run().entries.empty());
 }
 
+TEST(TuneStop, AFinalThatIsCutShortIsIncompleteAndMadeAgain) {
+  Tuning tuning;
+  tuning.request.final_rounds = 10000;
+  tuning.backend.script.before = [&](const std::string& call, const Contender&) {
+    if (call == "sample" && tuning.trials.size() == 49) tuning.stop = true;
+  };
+  const Entry entry = tuning.run_one();
+  EXPECT_EQ(entry.measured, 49);
+  EXPECT_FALSE(entry.complete);
+  EXPECT_LE(entry.measurement.time.samples, kFewest);
+  tuning.before.decided[id(entry.cell)] = entry;
+  EXPECT_EQ(decided_entry(tuning.request, tuning.before, entry.cell), nullptr);
+}
+
 TEST(TuneStop, LaterCellsAreNotBegun) {
   Stopped<TrialFinished> tuning;
   tuning.request.cells = {fake::small_cell(16), fake::small_cell(64)};

@@ -53,8 +53,17 @@ double seconds_of(const Candidate& c, const Problem& problem) {
 struct Outcome {
   double seconds = 0;  // the true time of the candidate with the lowest median
   int64_t candidates = 0;
-  int blocks = 0;
 };
+
+// The trial of a candidate with the blocks that were asked for added.
+Trial& answer(std::map<Candidate, Trial>& trials, const Ask& next, double seconds, double sigma, Random& random) {
+  Trial& trial = trials[next.candidate];
+  trial.candidate = next.candidate;
+  for (int i = 0; i < next.blocks; ++i)
+    trial.blocks.push_back({.seconds = seconds * std::exp(sigma * random.normal()), .launches = 10});
+  trial.measurement = summarise(trial.blocks);
+  return trial;
+}
 
 // Answers with times of `seconds` and noise: each question before the next; or `late`, all that it asks before the
 // last of them is answered.
@@ -76,12 +85,7 @@ Outcome search(const SearchSetting& setting, const std::function<double(const Ca
     const Ask next = std::move(asked.back());
     asked.pop_back();
     EXPECT_TRUE(next.candidate == setting.fallback || setting.domain->has(next.candidate)) << text(next.candidate);
-    Trial& trial = trials[next.candidate];
-    trial.candidate = next.candidate;
-    for (int i = 0; i < next.blocks; ++i, ++outcome.blocks)
-      trial.blocks.push_back({.seconds = seconds(next.candidate) * std::exp(sigma * random.normal()), .launches = 10});
-    trial.measurement = summarise(trial.blocks);
-    strategy->tell(trial);
+    strategy->tell(answer(trials, next, seconds(next.candidate), sigma, random));
   }
   const auto best = std::ranges::min_element(trials, {}, [](const auto& t) { return t.second.measurement.time.value; });
   outcome.seconds = seconds(best->first);
@@ -171,12 +175,7 @@ TEST_P(AutoSearch, TriesNoTwoThatDoTheSameWork) {
     const bool fresh = !trials.contains(next->candidate);
     const bool other = works.insert(canonical(next->candidate)).second;
     EXPECT_TRUE(!fresh || other || trials.size() < first) << text(next->candidate);
-    Trial& trial = trials[next->candidate];
-    trial.candidate = next->candidate;
-    for (int i = 0; i < next->blocks; ++i)
-      trial.blocks.push_back({.seconds = seconds(next->candidate) * std::exp(0.002 * random.normal()), .launches = 10});
-    trial.measurement = summarise(trial.blocks);
-    strategy->tell(trial);
+    strategy->tell(answer(trials, *next, seconds(next->candidate), 0.002, random));
   }
   EXPECT_GT(trials.size(), first);
 }
