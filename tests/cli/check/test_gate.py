@@ -98,7 +98,7 @@ def test_a_wrong_kernel_is_exit_1_and_named_first(planted, against):
     wrong = sum(finding["finding"] == "wrong_result" for finding in findings)
     words = " ".join(result.stdout.split())
     assert f"3 cells: {wrong} wrong result" in words
-    assert re.search(f"{wrong} candidates? (with .*)?gave wrong results in {wrong} cells?. The first, in custom/.* differs: planted. Next: moetune verify", words)
+    assert re.search(rf"\d+ candidates? (with .*)?gave wrong results in {wrong} cells?. The first, in custom/.* differs: planted. Next: moetune verify", words)
     assert re.search(r"^::error title=moetune check%3A wrong_result::custom/.* differs: planted$", result.stderr, re.M)
 
 
