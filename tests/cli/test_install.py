@@ -31,7 +31,8 @@ def test_every_file_has_its_place(installed):
                ("LICENSE", "README.md", "CHANGELOG.md", "configs/tuned/chart.svg", *(
                    str(page.relative_to(SOURCE)) for folder in ("configs", "kernels", "src") for page in (SOURCE / folder).rglob("*.md")))}
     if (BUILD / "libmoetune.so").exists():  # built with the CUDA toolkit
-        wanted |= {"lib/libmoetune.so", "include/moetune.h", "lib/cmake/moetune/moetuneConfig.cmake"}
+        wanted |= {"lib/libmoetune.so", "include/moetune.h", "lib/cmake/moetune/moetuneConfig.cmake",
+                   "lib/cmake/moetune/moetuneConfigVersion.cmake"}
     wanted |= {f"share/moetune/scripts/{name}" for name in
                ("moetune.py", "peers.py", "peer_libraries.py", "pack_triton.py", "triton_moe.py", "served_moe.py", "gate", "slurm", "slurm_trial")}
     wanted |= {f"share/moetune/{path.relative_to(SOURCE)}" for path in (SOURCE / "scripts/ci").rglob("*") if path.is_file()}

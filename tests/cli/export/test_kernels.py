@@ -307,7 +307,7 @@ def test_scales_are_handed_over_as_they_lie(exported, callers):
 
 
 @pytest.mark.parametrize("words, told", [
-    ({"strides": "-4,1,8,4,1"}, "'x_scales' needs strides of 0 or more, and its last scale within 2^32 floats"),
+    ({"strides": "-4,1,8,4,1"}, "'x_scales' needs strides of 0 or more, and its last scale within 2^32 scales"),
     ({"strides": f"4,1,{2**31},4,1"}, "'w_scales' needs strides of 0 or more"),
     ({"shift": "x_scales:2"}, "'x_scales' must begin at a multiple of 4 bytes"),
     ({"dtype": "fp8-channel"}, "has no kernel for fwd fp8-channel plain")])
@@ -657,23 +657,24 @@ def test_a_changed_or_missing_file_is_refused(exported, callers, tmp_path):
 
 def test_validate_sees_changes_of_the_library_and_of_modules(exported, tmp_path):
     def validated(folder):
-        return subprocess.run([BINARY, "validate", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+        result = subprocess.run([BINARY, "validate", folder, "--format", "json"], stdout=subprocess.PIPE, universal_newlines=True)
+        return result.returncode, json.loads(result.stdout)["files"][0].get("fault", "")
 
     folder = tmp_path / "export"
     shutil.copytree(exported, folder)
-    assert validated(folder).returncode == 0
+    assert validated(folder) == (0, "")
     for name in ("lib/libmoetune.so", "moetune_kernels.py", "moetune_torch.py", "include/moetune.h"):
         bytes_before = (folder / name).read_bytes()
         (folder / name).write_bytes(bytes_before + b"\n")
-        result = validated(folder)
-        assert result.returncode == 1 and f"{name}: was changed or cut short" in result.stdout
+        code, fault = validated(folder)
+        assert code == 1 and f"/{name}: was changed or cut short" in fault
         (folder / name).write_bytes(bytes_before)
     (folder / "README.md").write_text("mine")
-    assert validated(folder).returncode == 0
+    assert validated(folder) == (0, "")
     with open(folder / "manifest.sha256", "a") as file:
         file.write("0" * 64 + "  ../outside\n")
-    result = validated(folder)
-    assert result.returncode == 1 and "expected the digest of a file in this folder" in result.stdout
+    code, fault = validated(folder)
+    assert code == 1 and "expected the digest of a file in this folder" in fault
 
 
 WRAPS = str(2**64 + 16)
