@@ -27,7 +27,7 @@ TEST(Guarded, PassesExitCodesOn) {
   EXPECT_EQ(guard([] { return 0; }).text, "");
 }
 
-TEST(Guarded, ErrorsTellTheirHint) {
+TEST(Guarded, ErrorsHaveTheirHint) {
   const Said said = guard([]() -> int { throw request_error("unknown word 'x'", "did you mean 'y'?"); });
   EXPECT_EQ(said.code, 2);
   EXPECT_EQ(said.text, "moetune: error: unknown word 'x'\nhint: did you mean 'y'?\n");

@@ -31,7 +31,7 @@ TEST(WriteOutputs, ThoseAfterAFailureTooAndAllFailuresAreNamed) {
   EXPECT_EQ(done, "abc");
 }
 
-TEST(WriteOutputs, TheSameFailureIsToldOnce) {
+TEST(WriteOutputs, TheSameFailureIsNamedOnce) {
   const auto full = [] { throw machine_error("x: full"); };
   try {
     write_outputs({full, full});

@@ -194,14 +194,12 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
   if (options.show_unit) return Exit::yes;
   const auto failed =
       std::ranges::count_if(all, [](const ListedKernel& kernel) { return kernel.result.status != Status::ok; });
-  if (options.format == OutputFormat::json)
-    print(pretty_json(document("compile", invocation.argv, {{"arch", targets[0]}, {"results", json_list(all)}})));
-  else
-    print(kernels_text(all, style_of(options.format, invocation.terminal, options.verbose)));
-  if (options.format == OutputFormat::text)
-    print(fmt::format("\n{} compiled{}.{}\n", counted(static_cast<int64_t>(all.size()) - failed, "kernel"),
-                      failed > 0 ? fmt::format(", {} failed", failed) : "",
-                      options.output.empty() ? "" : fmt::format(" They are under {}.", options.output)));
+  print_document(options.format,
+                 document("compile", invocation.argv, {{"arch", targets[0]}, {"results", json_list(all)}}),
+                 kernels_text(all, style_of(options.format, invocation.terminal, options.verbose)),
+                 fmt::format("{} compiled{}.{}", counted(static_cast<int64_t>(all.size()) - failed, "kernel"),
+                             failed > 0 ? fmt::format(", {} failed", failed) : "",
+                             options.output.empty() ? "" : fmt::format(" They are under {}.", options.output)));
   return failed > 0 ? Exit::no : Exit::yes;
 }
 

@@ -119,15 +119,11 @@ Exit run_doctor(const DoctorOptions& options, const Invocation& invocation) {
   const bool ready = notes.empty();
   if (options.device.device == "auto" && devices[0]["word"] == "cpu")
     for (const std::string& sentence : missing_for_gpus(options.device)) notes.push_back(sentence);
-  if (options.format == OutputFormat::json) {
-    print(pretty_json(document("doctor", invocation.argv, {{"devices", std::move(devices)}, {"notes", notes}})));
-    return Exit::yes;
-  }
-  print(report);
   for (const std::string& sentence : notes)
-    print("\n" + paragraph(fmt::format("Note: {}.", sentence), style_of(options.format, invocation.terminal)));
-  if (options.format == OutputFormat::text)
-    print(ready ? "\nThis machine is ready for tuning. Next: moetune tune --help\n" : "");
+    report += "\n" + paragraph(fmt::format("Note: {}.", sentence), style_of(options.format, invocation.terminal));
+  print_document(options.format,
+                 document("doctor", invocation.argv, {{"devices", std::move(devices)}, {"notes", notes}}), report,
+                 ready ? "This machine is ready for tuning. Next: moetune tune --help" : "");
   return Exit::yes;
 }
 

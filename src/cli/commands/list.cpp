@@ -236,10 +236,8 @@ Exit run_list(const ListOptions& options, const Invocation& invocation) {
     throw request_error("--recording is for the list of routings", "moetune list routings --recording FILE");
   Json items = options.recording.empty() ? lister.list(Catalog(options.packs)) : describe_recording(options.recording);
   if (options.format == OutputFormat::text) narrow(items);
-  if (options.format == OutputFormat::json)
-    print(pretty_json(document("list", invocation.argv, {{"what", options.what}, {"items", items}})));
-  else
-    print(grid_text(grid_of(items), style_of(options.format, invocation.terminal)));
+  print_document(options.format, document("list", invocation.argv, {{"what", options.what}, {"items", items}}),
+                 grid_text(grid_of(items), style_of(options.format, invocation.terminal)));
   return Exit::yes;
 }
 

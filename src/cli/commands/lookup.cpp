@@ -104,15 +104,13 @@ Exit run_lookup(const LookupOptions& options, const Invocation& invocation) {
   });
   const auto none = std::ranges::count(all, Match::none, [](const Found& found) { return found.answer.match; });
   const auto answer = [&](const Found& found) { return answer_json(table, found); };
-  if (options.format == OutputFormat::json)
-    print(pretty_json(
-        document("lookup", invocation.argv,
-                 {{"table", options.table}, {"regime", name(table.regime)}, {"answers", json_list(all, answer)}})));
-  else
-    print(answers_text(table, all, style_of(options.format, invocation.terminal, options.verbose)));
-  if (options.format == OutputFormat::text)
-    print(fmt::format("\n{} of {} answered, measured on {} ({}).\n", static_cast<int64_t>(all.size()) - none,
-                      counted(all.size(), "cell"), table.device.name, name(table.regime)));
+  const Json json =
+      document("lookup", invocation.argv,
+               {{"table", options.table}, {"regime", name(table.regime)}, {"answers", json_list(all, answer)}});
+  print_document(options.format, json,
+                 answers_text(table, all, style_of(options.format, invocation.terminal, options.verbose)),
+                 fmt::format("{} of {} answered, measured on {} ({}).", static_cast<int64_t>(all.size()) - none,
+                             counted(all.size(), "cell"), table.device.name, name(table.regime)));
   return none > 0 ? Exit::no : Exit::yes;
 }
 

@@ -156,15 +156,11 @@ Exit run_validate(const ValidateOptions& options, const Invocation& invocation) 
   std::vector<Judged> all;
   for (const std::string& path : options.files)
     for (const std::string& file : files_of(path)) all.push_back(judge(file, catalog));
-  if (options.format == OutputFormat::json) {
-    print(pretty_json(document("validate", invocation.argv, {{"files", json_list(all)}})));
-  } else {
-    const Style style = style_of(options.format, invocation.terminal);
-    print(grid_text(grid_of(all), style) + faults_text(all, style));
-    if (options.format == OutputFormat::text)
-      print(fmt::format("\n{} of {} valid.\n", std::ranges::count(all, kValid, &Judged::result),
-                        counted(all.size(), "file")));
-  }
+  const Style style = style_of(options.format, invocation.terminal);
+  print_document(
+      options.format, document("validate", invocation.argv, {{"files", json_list(all)}}),
+      grid_text(grid_of(all), style) + faults_text(all, style),
+      fmt::format("{} of {} valid.", std::ranges::count(all, kValid, &Judged::result), counted(all.size(), "file")));
   if (contains(all, kUnreadable, &Judged::result)) return Exit::request;
   return contains(all, kInvalid, &Judged::result) ? Exit::no : Exit::yes;
 }

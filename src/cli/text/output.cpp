@@ -32,6 +32,11 @@ Json document(std::string_view kind, const std::vector<std::string>& argv, const
   return json;
 }
 
+void print_document(OutputFormat format, const Json& document, const std::string& text, const std::string& answer) {
+  print(format == OutputFormat::json ? pretty_json(document) : text);
+  if (format == OutputFormat::text && !answer.empty()) print("\n" + answer + "\n");
+}
+
 void keep_in_spite(const Terminal& terminal, const std::function<void()>& report) {
   try {
     report();

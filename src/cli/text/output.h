@@ -23,6 +23,10 @@ void declare_format(OptionSet& set, OutputFormat& format, bool has_csv = false);
 /// What a command writes for programs: the schema of this kind, the tool, and the rest.
 Json document(std::string_view kind, const std::vector<std::string>& argv, const Json& rest);
 
+/// Prints the document where the format is JSON, else `text`; behind plain text the answer in a sentence, where there
+/// is one.
+void print_document(OutputFormat format, const Json& document, const std::string& text, const std::string& answer = {});
+
 /// Runs `report`, which saves results before the command ends with an error. Its own errors become warnings, so that
 /// the first error stays the command's.
 void keep_in_spite(const Terminal& terminal, const std::function<void()>& report);

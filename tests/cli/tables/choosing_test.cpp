@@ -12,7 +12,7 @@ namespace {
 
 using sample::chosen_table;
 
-std::string told(const TunedTable& table, bool verbose = false) {
+std::string shown(const TunedTable& table, bool verbose = false) {
   return headed_tables_text(choice_tables(table, verbose), {.columns = 80});
 }
 
@@ -84,8 +84,8 @@ TEST(MeasureAsFinals, TakesTheirRoundsAndTheEnd) {
   EXPECT_LE(request.end, std::chrono::steady_clock::now() + std::chrono::seconds(60));
 }
 
-TEST(ChoiceSections, TellRangesThenRegretsInEachCell) {
-  EXPECT_EQ(told(chosen_table(sample::two_counts(), Rule::worst, 0.05)),
+TEST(ChoiceSections, ShowRangesThenRegretsInEachCell) {
+  EXPECT_EQ(shown(chosen_table(sample::two_counts(), Rule::worst, 0.05)),
             "custom up, fwd bf16: 4 experts, top 2, n 64, k 32\n"
             "Robust choices of least worst regret\n"
             "\n"
@@ -107,7 +107,7 @@ TEST(ChoiceSections, FitInto80ColumnsWhereTimesAreNoisy) {
     for (Standing& one : choice.contenders)
       for (Estimate& time : one.times) time = {time.value, 0.5 * time.value, 2 * time.value};
   std::string line;
-  for (const char c : told(table)) {
+  for (const char c : shown(table)) {
     line += c;
     if (c != '\n') continue;
     EXPECT_LE(display_width(line) - 1, 80) << line;
@@ -116,15 +116,15 @@ TEST(ChoiceSections, FitInto80ColumnsWhereTimesAreNoisy) {
   EXPECT_TRUE(holds(choices_sentence(table), "(too noisy to trust: times ± ")) << choices_sentence(table);
 }
 
-TEST(ChoiceSections, VerboseTellsAllRegrets) {
-  const std::string text = told(chosen_table(), true);
+TEST(ChoiceSections, VerboseShowsAllRegrets) {
+  const std::string text = shown(chosen_table(), true);
   size_t rows = 0;
   for (size_t at = text.find(" mma block_m="); at != std::string::npos; at = text.find(" mma block_m=", at + 1)) ++rows;
   EXPECT_EQ(rows, 2 + 3 * 4u);
   EXPECT_TRUE(holds(text, "(chosen)"));
 }
 
-TEST(ChoicesSentence, TellsTheLossAndItsUncertainty) {
+TEST(ChoicesSentence, HasTheLossAndItsUncertainty) {
   EXPECT_EQ(choices_sentence(sample::table()), "");
   EXPECT_EQ(
       choices_sentence(chosen_table(sample::two_counts(), Rule::worst, 0.05)),

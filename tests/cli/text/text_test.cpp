@@ -24,7 +24,7 @@ TEST(Width, ShortensInTheMiddle) {
   for (int width = 1; width < 12; ++width) EXPECT_LE(display_width(shortened("ab µ cd ± ef", width)), width);
 }
 
-TEST(Wording, TimesTellTheirUncertainty) {
+TEST(Wording, TimesHaveTheirUncertainty) {
   const Estimate time = {12.34e-6, 12.0e-6, 12.5e-6};
   EXPECT_EQ(time_text(time), "12.3 µs ± 2.0 %");
 }
@@ -149,7 +149,7 @@ Entry noisy(int64_t tokens = 16) {
   return entry;
 }
 
-TEST(Winners, NoNoiseIsToldAsAFact) {
+TEST(Winners, NoiseIsMarkedAndNotCounted) {
   TunedTable table;
   table.entries = {won(0.5), noisy()};
   EXPECT_EQ(
@@ -159,11 +159,11 @@ TEST(Winners, NoNoiseIsToldAsAFact) {
           id(noisy().cell) +
           " (its ratio to loop is uncertain by over 100 %); tune again with a longer --wait or on a quieter "
           "machine.");
-  const std::string told = results_text(table, {.format = OutputFormat::markdown});
-  EXPECT_NE(told.find("| 2.00x ± 0.0 % |"), std::string::npos) << told;
-  EXPECT_NE(told.find("|         noisy |   noisy |"), std::string::npos) << told;
-  EXPECT_NE(told.find("| simt block_m=16 (too noisy to trust) "), std::string::npos) << told;
-  EXPECT_EQ(told.find("31.48"), std::string::npos) << told;
+  const std::string shown = results_text(table, {.format = OutputFormat::markdown});
+  EXPECT_NE(shown.find("| 2.00x ± 0.0 % |"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("|         noisy |   noisy |"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("| simt block_m=16 (too noisy to trust) "), std::string::npos) << shown;
+  EXPECT_EQ(shown.find("31.48"), std::string::npos) << shown;
   EXPECT_FALSE(cell_line(table.entries[1], {}, 1, 2).find("the default") != std::string::npos);
   table.entries = {noisy()};
   EXPECT_TRUE(answer(table, 1).starts_with("1 of 1 cell is too noisy to trust: "));
@@ -189,7 +189,7 @@ TEST(Wording, NoiseIsARange) {
   EXPECT_EQ(time_text(time), "0.50 µs to 11.2 µs");
 }
 
-TEST(Winners, ACellWithoutAWinnerTellsWhy) {
+TEST(Winners, ACellWithoutAWinnerSaysWhy) {
   TunedTable table;
   table.entries = {won(0.5)};
   table.entries[0].skipped = "out of memory";
@@ -221,11 +221,11 @@ TEST(Winners, TextFitsIn80Columns) {
     if (i == 2) entry.skipped = "out of memory: it needs 120 GB, 80 GB are free";
     table.entries.push_back(entry);
   }
-  const std::string told = results_text(table, {.columns = 80});
-  for (const std::string& line : split(told, '\n')) EXPECT_LE(display_width(line), 80) << line;
-  EXPECT_NE(told.find("wgmma, the default"), std::string::npos) << told;
-  EXPECT_NE(told.find("wgmma block_m=176 block_n=256"), std::string::npos) << told;
-  EXPECT_EQ(told.find("cublas-loop"), std::string::npos) << told;
+  const std::string shown = results_text(table, {.columns = 80});
+  for (const std::string& line : split(shown, '\n')) EXPECT_LE(display_width(line), 80) << line;
+  EXPECT_NE(shown.find("wgmma, the default"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("wgmma block_m=176 block_n=256"), std::string::npos) << shown;
+  EXPECT_EQ(shown.find("cublas-loop"), std::string::npos) << shown;
   const std::string all = results_text(table, {.verbose = true});
   EXPECT_NE(all.find("cublas-grouped"), std::string::npos) << all;
   EXPECT_NE(all.find(text(table.entries[0].candidate)), std::string::npos) << all;
@@ -251,9 +251,9 @@ TEST(Winners, LossToBalancedHasAColumnWhereThereAreBalancedRows) {
   EXPECT_EQ(results_text(table, {.columns = 80}).find("loss"), std::string::npos);
   table.entries[0].cell.routing = parse_routing("balanced");
   table.entries[1].measurement.time.value = 1.25e-6;
-  const std::string told = results_text(table, {.columns = 80});
-  EXPECT_NE(told.find(" loss |"), std::string::npos) << told;
-  EXPECT_NE(told.find("| +25.0 % |"), std::string::npos) << told;
+  const std::string shown = results_text(table, {.columns = 80});
+  EXPECT_NE(shown.find(" loss |"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("| +25.0 % |"), std::string::npos) << shown;
 }
 
 }  // namespace

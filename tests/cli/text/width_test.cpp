@@ -64,11 +64,11 @@ TEST(Width, OfBench) {
                          .bytes = 1e9});
   results.back().status = Status::launch_error;
   results.back().reason = "cuBLAS: grouped gemm: the requested functionality is not supported on this device";
-  const std::string told = bench_text(results, {.columns = 80});
-  expect_narrow(told);
+  const std::string shown = bench_text(results, {.columns = 80});
+  expect_narrow(shown);
   for (const std::string words : {"wgmma, the default ", "| winner: wgmma block_m=256 ", "| mma group=3 ",
                                   "64 tokens, ", "1024 tokens, ", "vs cublas-grouped", "launch_error"})
-    EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
+    EXPECT_TRUE(holds(shown, words)) << words << "\n" << shown;
   const std::string all = bench_text(results, {.verbose = true});
   for (const EntrantResult& result : results) EXPECT_TRUE(holds(all, text(result.entrant.contender))) << all;
   for (const std::string& line : split(bench_text(results, {.format = OutputFormat::markdown}), '\n'))
@@ -95,14 +95,14 @@ TEST(Width, OfATrainingStep) {
                            .flops = 1e11,
                            .bytes = 1e9});
       }
-  const std::string told = bench_text(results, {.columns = 80});
-  expect_narrow(told);
+  const std::string shown = bench_text(results, {.columns = 80});
+  expect_narrow(shown);
   for (const std::string words : {"nemotron-3-super-120b training step, bf16: 512 experts, top 22, hidden 1024,",
                                   "speedup of winners", "torch-grouped-mm (peer)", "720 µs to 5.28 ms"})
-    EXPECT_TRUE(holds(told, words)) << words << "\n" << told;
+    EXPECT_TRUE(holds(shown, words)) << words << "\n" << shown;
 }
 
-TEST(HeadedTables, TellAHeadingOnceAndNestItInMarkdown) {
+TEST(HeadedTables, PrintAHeadingOnceAndNestItInMarkdown) {
   const Grid grid{{{"a"}}, {{"1"}}};
   const std::vector<HeadedTable> tables = {{{"layer", "8 tokens"}, grid}, {{"layer", "16 tokens"}, grid}};
   EXPECT_EQ(headed_tables_text(tables, {.columns = 80}),
