@@ -198,6 +198,8 @@ void read_formats(const JsonAt& config, const JsonAt* beside, bool gated, Tower&
   const bool only_experts = experts && experts->at.value().is_string() && experts->at.value() != "fp8";
   if (only_experts)
     words = {experts->at.value() == "fp4" ? "mxfp4" : experts->at.string()};
+  else if (quantisation && quantisation->at.value().is_string())
+    words = {quantisation->at.string()};
   else if (quantisation && quantisation->at.value().is_object() && !quantisation->at.value().empty())
     words = formats_of_experts(quantisation->at, tower.count, gated, plain, tower.name);
   else if (beside)

@@ -74,7 +74,7 @@ const Model* find_hub_preset(const std::string& hub_name) {
   const std::string download =
       fmt::format("download its config.json (hf download {} config.json) and give the file to --model", hub_name);
   throw request_error(
-      fmt::format("{} is a name of the Hugging Face hub, and moetune downloads nothing", hub_name),
+      fmt::format("there is no file {}, and moetune downloads nothing from the Hugging Face hub", hub_name),
       nearest ? fmt::format("--model {} has the sizes of that model; for the checkpoint's format add --dtype, or {}",
                             nearest->name, download)
               : download);

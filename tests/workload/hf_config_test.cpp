@@ -461,6 +461,8 @@ INSTANTIATE_TEST_SUITE_P(
         FormatCase{kFp8 + R"("ignored_layers": ["model.layers.1.mlp.experts", "model.layers.3.mlp"])",
                    "fp8-block, bf16"},
         FormatCase{kFp8 + R"("modules_to_not_convert": ["experts"])", "bf16"},
+        FormatCase{kFp8 + R"("modules_to_not_convert": ["model.layers.*.mlp.experts", "model.layers.*.self_attn"])",
+                   "bf16"},
         FormatCase{R"("quant_method": "awq", "bits": 4, "group_size": 128, "modules_to_not_convert": ["gate"])",
                    "uint4-group128"},
         FormatCase{kGptq + R"({"-:.*mlp\\.experts.*": {}})", "bf16"},
@@ -511,6 +513,7 @@ TEST(HfConfig, ReadsTheFormatWhereverItIs) {
   EXPECT_EQ(sole(R"("dtype": "float16")"), "fp16");
   EXPECT_EQ(sole(R"("compression_config": {)" + groups({{R"("Linear")", kFp8Group}}) + "}"), "fp8-channel");
   EXPECT_EQ(sole(R"("quantization": {"quant_method": "fp8"})"), "fp8-tensor");
+  EXPECT_EQ(sole(R"("quantization": "wint4")"), "wint4");
   const std::string fp4 = R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})";
   EXPECT_EQ(sole(R"("expert_dtype": "fp4")" + fp4), "mxfp4");
   EXPECT_EQ(sole(R"("expert_dtype": "fp8")" + fp4), "fp8-block");

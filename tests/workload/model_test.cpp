@@ -71,7 +71,8 @@ TEST(ModelPresets, KnowTheirCheckpoint) {
 TEST(FindModel, TakesNamesOfTheHub) {
   EXPECT_EQ(find_model("Qwen/Qwen3-30B-A3B").name, "qwen3-30b-a3b");
   const Caught error = error_of([] { find_model("Qwen/Qwen3-30B-A3B-FP8"); });
-  EXPECT_EQ(error.what, "Qwen/Qwen3-30B-A3B-FP8 is a name of the Hugging Face hub, and moetune downloads nothing");
+  EXPECT_EQ(error.what,
+            "there is no file Qwen/Qwen3-30B-A3B-FP8, and moetune downloads nothing from the Hugging Face hub");
   EXPECT_EQ(error.hint,
             "--model qwen3-30b-a3b has the sizes of that model; for the checkpoint's format add --dtype, or download "
             "its config.json (hf download Qwen/Qwen3-30B-A3B-FP8 config.json) and give the file to --model");

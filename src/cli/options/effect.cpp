@@ -22,7 +22,7 @@ constexpr std::string_view kServers = "servers";  // in place of values: the wor
 constexpr NoEffect kRules[] = {
     {"compile", "--output", When::with, "--show-unit", {}, true},
     {"compile", "--format,--kernels,--no-cache", When::with, "--show-unit"},
-    {"list", "--format,--pack", When::with, "--show"},
+    {"list", "--format,--pack,--recording", When::with, "--show"},
     {"doctor", "--kernels,--no-cache", When::with, "--quick"},
     {"doctor", "--pack", When::always},
     {"check", "--commit", When::without, "--history"},

@@ -202,7 +202,7 @@ Word Reader::read_modelopt() {
 }
 
 Word Reader::read_quark() {
-  leave_alone({"exclude"}, Syntax::exact);
+  leave_alone({"exclude"}, Syntax::wildcard);
   if (const auto layers = field(at_, "layer_quant_config"))
     for (const auto& [key, value] : layers->value().items())
       add((*layers)[key], Syntax::wildcard, key, quark_format((*layers)[key], plain_));
@@ -212,7 +212,7 @@ Word Reader::read_quark() {
 }
 
 Word Reader::read_method(const std::string& method) {
-  leave_alone({"modules_to_not_convert", "ignored_layers"}, Syntax::part);
+  leave_alone({"modules_to_not_convert", "ignored_layers"}, Syntax::wildcard);
   const auto blocks = field(at_, "weight_block_size");
   // ModelOpt may write blocks of [0, null] for scales of tensors.
   if (method == "fp8" && blocks && blocks->value() != Json{0, nullptr}) return fp8_blocks(blocks->value());
