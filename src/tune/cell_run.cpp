@@ -46,7 +46,7 @@ void keep(CellRun& state, Trial trial) {
 void take_over_trials(const Run& run, CellRun& state) {
   std::vector<Trial> trials;
   bool decided = false;
-  in_turn(run, [&] {
+  with_lock(run, [&] {
     trials = value_in(run.shared.before.trials, state.id);
     decided = run.shared.before.final_seconds.contains(state.id);
   });

@@ -1,4 +1,4 @@
-// The order of turns in a round, waiting for a quiet machine, and paired ratios.
+// The order of blocks in a round, waiting for a quiet machine, and paired ratios.
 #include "tune/rounds.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Interleaved rounds: contenders take turns, so that a drifting clock affects all of them alike.
+// Interleaved rounds: a block of each contender in each round, so that a drifting clock affects all of them alike.
 #pragma once
 #include <limits>
 #include <optional>
@@ -50,7 +50,7 @@ struct Quiet {
 constexpr double kDisturbed = 1.05;
 constexpr double kUndisturbed = 1.03;  // the median of undisturbed blocks over their third fastest
 
-/// A contender, and where it runs: several backends take turns where two programs are compared.
+/// A contender, and where it runs: two backends where two programs are compared.
 struct Runner {
   Backend* backend = nullptr;
   Contender contender;

@@ -11,7 +11,7 @@ void fail(Shared& shared, const std::exception_ptr& failure) {
   shared.queue.end();
 }
 
-void in_turn(const Run& run, const std::function<void()>& action) {
+void with_lock(const Run& run, const std::function<void()>& action) {
   const std::lock_guard lock(run.shared.mutex);
   try {
     action();
@@ -26,12 +26,12 @@ size_t workers_of_device(const Run& run) {
   return value_in(run.shared.workers, run.backend.device().id);
 }
 
-void tell(const Run& run, const Event& event) {
-  if (run.shared.listen) in_turn(run, [&] { run.shared.listen(event); });
+void emit(const Run& run, const Event& event) {
+  if (run.shared.listen) with_lock(run, [&] { run.shared.listen(event); });
 }
 
 void warn(const Run& run, const std::string& text) {
-  in_turn(run, [&] {
+  with_lock(run, [&] {
     if (run.shared.said.insert(text).second && run.shared.listen) run.shared.listen(Note{text});
   });
 }

@@ -1,4 +1,4 @@
-// What the devices of a run share, and how they take turns at it. For this folder only: others call `tune`.
+// What the devices of a run share, under one lock. For this folder only: others call `tune`.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -119,10 +119,10 @@ bool stopped(const Run& run);
 void fail(Shared& shared, const std::exception_ptr& failure);
 
 /// Does what concerns all devices, with the mutex held. An exception ends the run.
-void in_turn(const Run& run, const std::function<void()>& action);
+void with_lock(const Run& run, const std::function<void()>& action);
 
 /// Passes the event to the listener.
-void tell(const Run& run, const Event& event);
+void emit(const Run& run, const Event& event);
 
 /// Passes a warning to the listener; the same text once per run.
 void warn(const Run& run, const std::string& text);

@@ -30,7 +30,7 @@ constexpr double kLongestWait = 20;
 WarmStart warm_start_of(const Run& run, const Problem& problem) {
   std::vector<const Entry*> entries;
   WarmStart start;
-  in_turn(run, [&] {
+  with_lock(run, [&] {
     for (const std::optional<Entry>& entry : run.shared.entries)
       if (entry) entries.push_back(&*entry);
     for (const Entry& entry : run.request.warm_start) entries.push_back(&entry);
@@ -144,8 +144,8 @@ Ask take_ready(const Run& run, const CellRun& state, std::deque<Ask>& waiting) {
 }
 
 void start(const Run& run, CellRun& state, const Candidate& candidate) {
-  tell(run, TrialStarted{&candidate});
-  in_turn(run, [&] { run.shared.journal.started(state.id, candidate); });
+  emit(run, TrialStarted{&candidate});
+  with_lock(run, [&] { run.shared.journal.started(state.id, candidate); });
   state.under_way = candidate;
 }
 
@@ -180,7 +180,7 @@ bool search(Run& run, CellRun& state) {
   bool tried = false;
   const auto over = [&] { return stopped(run) || (Clock::now() >= state.end && tried); };
   std::deque<Ask> waiting;
-  if (!state.listed)  // a list comes to them by itself
+  if (!state.listed)  // a list holds them anyway
     for (const Trial& trial : state.again) waiting.push_back({trial.candidate, run.request.blocks});
   std::map<Candidate, CompileResult> compiled;
   bool ahead = false, dropped = false;
@@ -202,11 +202,11 @@ bool search(Run& run, CellRun& state) {
     Trial trial = try_or_repeat(run, state, ask, compiled);
     tried = true;
     trial.took = seconds_since(begin) + compiling;
-    in_turn(run, [&] { run.shared.journal.finished(state.id, trial); });
+    with_lock(run, [&] { run.shared.journal.finished(state.id, trial); });
     state.under_way.reset();
     keep(state, std::move(trial));
     const Trial& kept = state.trials[state.places.at(ask.candidate)];
-    tell(run, TrialFinished{&kept, std::ssize(state.trials), state.planned, state.best, run.device});
+    emit(run, TrialFinished{&kept, std::ssize(state.trials), state.planned, state.best, run.device});
   }
 }
 
@@ -240,7 +240,7 @@ void finish(Run& run, const CellRun& state, Entry& entry) {
   else
     entry.skipped = no_winner(state);
   if (run.shared.stop) entry.complete = false;  // its final may lack rounds: a resumed run makes it again
-  in_turn(run, [&] {
+  with_lock(run, [&] {
     run.shared.journal.decided(entry, run.backend.device(), seconds_since(begin), state.complete && !state.cut);
   });
 }
@@ -275,7 +275,7 @@ std::optional<Entry> tune_cell(Run& run, size_t index) {
   CellRun state = open_cell(run, run.request.cells[index]);
   take_over_trials(run, state);
   set_end(run, state);
-  tell(run,
+  emit(run,
        CellStarted{index, run.request.cells.size(), state.cell, state.planned, std::ssize(state.trials), run.device});
   Entry entry = new_entry(state);
   try {

@@ -47,7 +47,7 @@ bool work_on(Run& run, size_t index) {
   std::optional<Entry> entry = tune_cell(run, index);
   if (!entry) return false;
   Shared& shared = run.shared;
-  in_turn(run, [&] {
+  with_lock(run, [&] {
     if (shared.over) return;
     shared.entries[index] = std::move(*entry);
     if (shared.listen) shared.listen(CellFinished{&*shared.entries[index], run.device});
