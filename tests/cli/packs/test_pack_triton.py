@@ -410,7 +410,7 @@ def test_a_field_that_is_missing_or_wrong_is_reported(room, packer, monkeypatch,
     with pytest.raises(packer.Wrong) as error:
         packer.described("own.py", "bf16")
     assert sentence in str(error.value)
-    assert packer.message(error.value) == str(error.value)
+    assert packer.sentence_of(error.value) == str(error.value)
 
 
 def test_without_triton_it_says_so(room):
