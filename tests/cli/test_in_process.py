@@ -47,7 +47,7 @@ def test_results_are_those_of_a_worker(room):
         return result["device"], result["environment"], [
             (point["cell"], point["role"], point["contender"], point["status"], point["verdict"]) for point in result["points"]]
 
-    assert results("--in-process") == message()
+    assert results("--in-process") == results()
 
 
 def test_a_crash_ends_the_command(planted):
