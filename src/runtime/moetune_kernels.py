@@ -153,7 +153,7 @@ def _current_stream():
 # ---- Operands -------------------------------------------------------------------------------------------------------
 
 _TORCH_DTYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32", "int32": "torch.int32",
-                 "int64": "torch.int64", "fp8": "torch.float8_e4m3fn"}
+                 "int64": "torch.int64", "fp8": "torch.float8_e4m3fn", "int8": "torch.int8", "uint8": "torch.uint8"}
 
 
 class Need(typing.NamedTuple):
@@ -165,6 +165,14 @@ class Need(typing.NamedTuple):
     shape: list
     exact: bool
     top_k: int = 0
+
+    @classmethod
+    def of(cls, need):
+        """From the C interface. Two elements of 4 bits are one of torch.uint8."""
+        dtype, shape = need.dtype.decode(), need.shape[:need.dims]
+        if dtype in ("int4", "uint4"):
+            dtype, shape = "uint8", [*shape[:-1], shape[-1] // 2]
+        return cls(need.name.decode(), dtype, shape, bool(need.exact), need.top_k)
 
     @property
     def is_scales(self):
@@ -310,8 +318,7 @@ class Kernel:
         needs, count = (_Need * _MAX_OPERANDS)(), ctypes.c_size_t()
         require(_c.moetune_needs(*self.handles, _integer("tokens", tokens), _integer("rows", -1 if rows is None else rows),
                                  needs, _MAX_OPERANDS, ctypes.byref(count)))
-        return [Need(need.name.decode(), need.dtype.decode(), need.shape[:need.dims], bool(need.exact), need.top_k)
-                for need in needs[:count.value]]
+        return [Need.of(need) for need in needs[:count.value]]
 
     def needs_met(self, tokens, rows, operands):
         """The needs of a launch that these operands fit. Error for operands that are missing or do not fit."""

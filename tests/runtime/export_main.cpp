@@ -77,6 +77,9 @@ std::vector<std::pair<Shape, std::string>> wanted() {
   list.emplace_back(down, "");
   list.emplace_back(fp8_of(ScaleKind::channel, Dtype::fp16, true, weighted), "");
   list.emplace_back(fp8_of(ScaleKind::tensor, Dtype::bf16, false, py), "");
+  Shape groups = shape_of(Op::fwd, {}, 6);  // W of 4 bits, widened to bf16
+  groups.layer.format = format_named("uint4-group32");
+  list.emplace_back(groups, "simt");
   list.emplace_back(down_of(6), "");
   list.emplace_back(shape_of(Op::fwd, px, 10), "wgmma gather=first tma_x=yes tma_w=yes mix=0");
   return list;

@@ -343,6 +343,16 @@ TEST_P(CompileTest, MmaAtEveryAlignment) {
 
 INSTANTIATE_TEST_SUITE_P(Arch, CompileTest, testing::Values("sm_80", "sm_90a"));
 
+// W of int8 and of 4 bits, widened to the dtype of X.
+TEST_P(CompileTest, SimtWidensW) {
+  for (const Format& format : formats()) {
+    if (!has_scales(format.w) || multiplies_fp8(format)) continue;
+    Shape shape = shape_of(Dtype::bf16, 1536, 2048, {.permute_x = true, .silu = true});
+    shape.layer.format = format;
+    expect_compile("simt", shape, {"simt block_m=16 block_n=64 block_k=16"});
+  }
+}
+
 // Each depth of a stage, kind of scales, and copies of 16 bytes and of one, where mma.sync has fp8 and where not.
 TEST(MmaFp8, CompilesWithoutSpills) {
   const Fusion scattered = {.permute_x = false, .permute_y = true, .topk_weights = true};

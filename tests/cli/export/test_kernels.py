@@ -138,7 +138,7 @@ def callers(tmp_path):
 def test_every_kernel_is_handed_what_the_manifest_says(exported, callers):
     manifest = json.loads((exported / "manifest.json").read_text())
     validate("kernels", exported / "manifest.json")
-    assert len(manifest["cells"]) == 136
+    assert len(manifest["cells"]) == 140
     seen = set()
     for cell in manifest["cells"]:
         out, log = callers.run(exported, **cell["asked"], tokens=cell["tokens"], skew=cell["skew"])
@@ -152,7 +152,7 @@ def test_every_kernel_is_handed_what_the_manifest_says(exported, callers):
         if any("cooperative 1" in line for line in launches):
             seen.add("cooperative")
     assert seen >= {"moetune_kernel", "invert", "sum_slots", "weigh_rows", "gate_gradient", "add_parts", "fill", "workspace", "gathered_rows", "gathered",
-                    "sums", "parts", "x_again", "row_of", "counters", "x_map", "x_rest_map", "w_map", "cooperative", "x_scales", "w_scale_step", "y_scales", "y_scale_row"}
+                    "sums", "parts", "x_again", "row_of", "counters", "x_map", "x_rest_map", "w_map", "cooperative", "x_scales", "w_scale_step", "y_scales", "y_scale_row", "w_zeros"}
 
 
 def test_a_launch_is_what_the_manifest_says(exported, callers):
