@@ -349,7 +349,7 @@ TEST_P(CompileTest, SimtWidensW) {
     if (!has_scales(format.w) || multiplies_fp8(format)) continue;
     Shape shape = shape_of(Dtype::bf16, 1536, 2048, {.permute_x = true, .silu = true});
     shape.layer.format = format;
-    expect_compile("simt", shape, {"simt block_m=16 block_n=64 block_k=16"});
+    expect_compile("simt", shape, {parse_candidate("simt block_m=16 block_n=64 block_k=16")});
   }
 }
 
