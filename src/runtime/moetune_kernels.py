@@ -249,8 +249,8 @@ class Library:
         top_k, n, k); see moetune_pick in moetune.h for which one it is. Error if the export has none."""
         handle = ctypes.c_void_p()
         asked = request_of(**request)
-        require(_c.moetune_pick(self.handle, ctypes.byref(asked), _integer("tokens", tokens), _number("skew", skew or 0),
-                                ctypes.byref(handle)))
+        require(_c.moetune_pick(self.handle, ctypes.byref(asked), _integer("tokens", tokens),
+                                _number("skew", skew or 0), ctypes.byref(handle)))
         return Kernel(self, asked, handle)
 
     def pick_layer(self, *, tokens, up, down, skew=None):
@@ -316,8 +316,8 @@ class Kernel:
         """A Need for each operand of a launch with so many tokens. `rows` is the capacity of operands in expert order:
         tokens * top_k unless this rank holds fewer; m_sizes must not sum to more."""
         needs, count = (_Need * _MAX_OPERANDS)(), ctypes.c_size_t()
-        require(_c.moetune_needs(*self.handles, _integer("tokens", tokens), _integer("rows", -1 if rows is None else rows),
-                                 needs, _MAX_OPERANDS, ctypes.byref(count)))
+        tokens, rows = _integer("tokens", tokens), _integer("rows", -1 if rows is None else rows)
+        require(_c.moetune_needs(*self.handles, tokens, rows, needs, _MAX_OPERANDS, ctypes.byref(count)))
         return [Need.of(need) for need in needs[:count.value]]
 
     def needs_met(self, tokens, rows, operands):
