@@ -167,14 +167,16 @@ std::vector<TunedLayer> measure_layers(const TunedTable& table, Backend& backend
     const auto known = std::ranges::find_if(table.layers, same);
     if (!request.contenders && known == table.layers.end()) continue;
     const Bench bench{backend, request, listener, stop, *won[up], *won[down], request.contenders ? nullptr : &*known};
-    if (Clock::now() >= request.end)
-      bench.note("the time budget is spent: tune the layer with --append");
+    const auto is_late = [&] { return Clock::now() >= request.end; };
+    const std::string late = "the time budget is spent: tune the layer with --append";
+    if (is_late())
+      bench.note(late);
     else if (!stop)
       try {
         if (std::optional<TunedLayer> layer = measure(bench))
           layers.push_back(std::move(*layer));
         else if (!stop)
-          bench.note("no layer: its kernels do not run one after the other");
+          bench.note(is_late() ? late : "no layer: its kernels do not run one after the other");
       } catch (const OutOfMemory& error) {
         bench.note(fmt::format("no layer: out of memory: {}", error.what()));
       }

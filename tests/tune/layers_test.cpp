@@ -178,6 +178,12 @@ TEST(Layers, MemoryStopAndTimeLeaveThemOut) {
   EXPECT_TRUE(stopped.run().empty());
   EXPECT_TRUE(stopped.notes.empty());
 
+  Pairing cut;  // in the midst of its rounds: those that were measured count
+  cut.request.rounds = 10000;
+  cut.backend.script.before = [&](const std::string&, const Contender&) { cut.stop = cut.backend.calls.size() > 200; };
+  EXPECT_GT(cut.one().measurement.time.samples, kFewest);
+  EXPECT_LE(cut.backend.calls.size(), 210U);
+
   Pairing late;
   late.request.end = std::chrono::steady_clock::now();
   EXPECT_TRUE(late.run().empty());
