@@ -145,7 +145,10 @@ def request_of(*, experts, top_k, n, k, op="fwd", dtype="bf16", fusion="plain"):
                    _integer("top_k", top_k), _integer("n", n), _integer("k", k))
 
 
-def _current_stream():
+def _handle_of(stream):
+    """Of torch's current stream, if it is None."""
+    if stream is not None:
+        return stream if isinstance(stream, ctypes.c_void_p) else _integer("stream", stream)
     torch = sys.modules.get("torch")
     return torch.cuda.current_stream().cuda_stream if torch else None
 
@@ -267,7 +270,7 @@ class Library:
         moetune_torch.choose takes them."""
         self.chooser(logits, topk_weights, topk_ids, bias, **how)(
             logits.data_ptr(), bias.data_ptr() if bias is not None else None, topk_weights.data_ptr(),
-            topk_ids.data_ptr(), _current_stream() if stream is None else stream)
+            topk_ids.data_ptr(), _handle_of(stream))
 
     def chooser(self, logits, topk_weights, topk_ids, bias, *, score="softmax", renormalize=True, scale=1.0, groups=1,
                 top_groups=1):
@@ -291,7 +294,7 @@ class Library:
         of the experts from first_expert on are sorted. Writes m_sizes [experts] and gather_indices [rows], both int32:
         the slot (token * top_k + choice) of each row in expert order, -1 behind the last."""
         ids = "int64" if str(topk_ids.dtype) == "torch.int64" else "int32"
-        stream = _current_stream() if stream is None else stream
+        stream = _handle_of(stream)
         Need("topk_ids", ids, list(topk_ids.shape), True).require("route", topk_ids, self.device)
         for name, tensor in (("m_sizes", m_sizes), ("gather_indices", gather_indices)):
             Need(name, "int32", [math.prod(tensor.shape)], True).require("route", tensor, self.device)
@@ -333,14 +336,15 @@ class Kernel:
         """Puts the launch into the stream (a handle; torch's current one if it is None): nothing is synchronised,
         m_sizes stay on the device. A graph that captures the launch uses the same addresses in every replay. Error for
         operands that are missing, of another dtype or shape, too small, or not aligned."""
-        needs = self.needs_met(tokens, rows, operands)
+        if not isinstance(workspace, Workspace):
+            raise Error(f"{self.name}: workspace must be a Workspace, not {workspace!r}")
+        stream, needs = _handle_of(stream), self.needs_met(tokens, rows, operands)
         unknown = set(operands) - {need.name for need in needs}
         if unknown:
             raise Error(f"{self.name}: takes no operand '{min(unknown)}'; it takes {', '.join(n.name for n in needs)}")
         strides = Strides.of(operands["x_scales"], operands["w_scales"]) if "x_scales" in operands else None
-        Prepared(self, tokens, rows, needs, strides).launch(workspace,
-                                                            [operands[need.name].data_ptr() for need in needs],
-                                                            _current_stream() if stream is None else stream)
+        addresses = [operands[need.name].data_ptr() for need in needs]
+        Prepared(self, tokens, rows, needs, strides).launch(workspace, addresses, stream)
 
 
 class Layer(Kernel):

@@ -697,7 +697,9 @@ BAD_CALLS = {
     f"kernel.needs({WRAPS})": "tokens must be an integer of 64 bits",
     f"kernel.needs(16, {WRAPS})": "rows must be an integer of 64 bits",
     f"kernel.launch({WRAPS}, workspace)": "tokens must be an integer of 64 bits",
-    "kernel.launch(16, None)": "the operand 'x' is missing",
+    "kernel.launch(16, None)": "workspace must be a Workspace, not None",
+    "kernel.launch(16, workspace, stream='main')": "stream must be an integer of 64 bits, not 'main'",
+    "kernel.launch(16, workspace)": "the operand 'x' is missing",
 }
 
 
