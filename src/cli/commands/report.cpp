@@ -16,13 +16,17 @@ struct ReportOptions {
 
 // --format, else what the name of the output says, else HTML.
 bool wants_markdown(const ReportOptions& options) {
-  if (!options.format.empty()) return place_of_word("format", options.format, kWords) == 1;
+  if (options.format.empty()) return options.output.ends_with(".md");
+  return place_of_word("format", options.format, kWords) == 1;
+}
+
+// HTML in a file that is named x.png opens nowhere.
+void require_known_ending(const ReportOptions& options) {
   const std::string ending = fs::path(options.output).extension().string();
-  if (!contains(std::vector<std::string>{"", ".html", ".htm", ".md"}, ending))
+  if (options.format.empty() && !contains(std::vector<std::string>{"", ".html", ".htm", ".md"}, ending))
     throw request_error(fmt::format("--output {}: report writes HTML (.html) and Markdown (.md), not {}",
                                     options.output, ending),
                         "name a file that ends with .html or .md, or add --format html");
-  return ending == ".md";
 }
 
 // Beside the table: table.html of table.json.
@@ -56,6 +60,7 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
   if (!options.history.empty() && history.empty())
     throw request_error(fmt::format("--history: {} has no runs", options.history));
   require_outputs(files);
+  require_known_ending(options);
   std::optional<JournalContents> journal;
   if (tabled) journal = find_journal(options.journal, options.table, table, catalog, invocation.terminal);
   std::optional<Peers> peers;
