@@ -235,6 +235,8 @@ std::vector<Cell> suite_cells(const CellOptions& options) {
 void declare_one(OptionSet& set, CellOptions& options, const CellOption& one, const std::string& help) {
   const Reader read = [&](const std::string& word, const std::string& option) {
     one.read(options.request, word, option);
+    std::string& given = options.given[one.name];
+    given += (given.empty() ? "" : ",") + word;
   };
   if (one.flag)
     set.flag(typed_name(one), one.flag(options.request), help);

@@ -3,6 +3,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <regex>
 #include <string>
@@ -35,6 +36,7 @@ struct SuitePart {
 
 struct CellOptions {
   CellRequest request = {};
+  std::map<std::string, std::string> given = {};  // its values as typed, by the names of options
   std::string suite = {};             // a name or a file, in place of all of the request but tokens and seed
   std::vector<SuitePart> parts = {};  // of the suite
   Filter filter = {};

@@ -71,29 +71,24 @@ struct Parsed {
   }
 };
 
-// Takes the word at `next`, an option, and its value. "-qv" is "-q -v", and "-ofile" is "-o file".
-void take_option(const DeclaredCommand& command, const std::vector<std::string>& words, size_t& next, Parsed& parsed) {
-  const std::string& word = words[next++];
-  const bool is_long = word.starts_with("--");
-  const size_t end = is_long ? std::min(word.find('='), word.size()) : 2;
-  const std::string name = word.substr(0, end);
-  std::string rest = word.substr(end);
+// Takes an option, with the word at `next` where it needs one for its value. "-qv" is "-q -v", "-ofile" is "-o file".
+void take_option(const DeclaredCommand& command, const std::string& word, const std::vector<std::string>& words,
+                 size_t& next, Parsed& parsed) {
+  const size_t end = word.starts_with("--") ? std::min(word.find('='), word.size()) : 2;
+  const std::string name = word.substr(0, end), rest = word.substr(end);
   const auto found =
       std::ranges::find_if(command.options, [&](const DeclaredOption& one) { return contains(one.names, name); });
   if (found == command.options.end()) return parsed.left.push_back(word);
-  const auto place = static_cast<size_t>(found - command.options.begin());
-  const bool assigned = rest.starts_with('=');
-  if (found->is_flag()) {
-    parsed.values[place].push_back(assigned ? rest.substr(1) : "true");
-    size_t first = 0;
-    if (!assigned && !rest.empty()) take_option(command, {"-" + rest}, first, parsed);
-    return;
-  }
-  if (rest.empty()) {
-    if (next == words.size()) throw request_error(fmt::format("{} needs a value", found->name()), see_help(command));
-    parsed.values[place].push_back(words[next++]);
+  std::vector<std::string>& values = parsed.values[static_cast<size_t>(found - command.options.begin())];
+  if (rest.starts_with('=')) {
+    values.push_back(rest.substr(1));
+  } else if (found->is_flag()) {
+    values.emplace_back("true");
+    if (!rest.empty()) take_option(command, "-" + rest, words, next, parsed);
+  } else if (rest.empty() && next == words.size()) {
+    throw request_error(fmt::format("{} needs a value", found->name()), see_help(command));
   } else {
-    parsed.values[place].push_back(assigned ? rest.substr(1) : rest);
+    values.push_back(rest.empty() ? words[next++] : rest);
   }
 }
 
@@ -317,7 +312,8 @@ Request CommandLine::parse(const std::vector<std::string>& argv, Terminal* termi
     if (words[next] == "--" && !arguments_only) {
       arguments_only = true, ++next;
     } else if (!arguments_only && is_option(words[next])) {
-      take_option(chosen, words, next, command ? parsed : before);
+      const std::string& word = words[next++];
+      take_option(chosen, word, words, next, command ? parsed : before);
     } else if (command) {
       take_argument(chosen, words[next++], parsed);
     } else if ((command = find_command(words[next]))) {

@@ -83,8 +83,8 @@ std::vector<Criterion> criteria_of(const TunedTable& table, const CellOptions& o
   for (const CellOption& one : cell_options()) {
     const Words asked = one.asked(options.request);
     if (asked.empty()) continue;
-    const std::string values = one.flag ? "" : fmt::format(" {}", fmt::join(asked, ","));
-    criteria.push_back({one.name, typed_name(one) + values, wanted_of(one, asked, table)});
+    const std::string& given = value_in(options.given, one.name);  // nothing for a flag
+    criteria.push_back({one.name, typed_name(one) + (given.empty() ? "" : " " + given), wanted_of(one, asked, table)});
   }
   return criteria;
 }

@@ -26,7 +26,7 @@ struct Program {
     OptionSet tune = line.options(0);
     tune.value("-o,--output", values.output, "FILE", "The table");
     tune.list("--model", values.models, "NAME", "A model");
-    tune.flag("--resume", values.resume, "Continue");
+    tune.flag("-r,--resume", values.resume, "Continue");
     OptionSet check = line.options(1);
     check.argument("TABLE", values.file, "A table");
   }
@@ -65,6 +65,11 @@ TEST(CommandLine, StoresValues) {
             (std::map<std::string, std::string>{{"--output", "a.json"}, {"--model", "x"}, {"--resume", "true"}}));
   program.parse({"tune", "-oshort", "--resume=false"});
   EXPECT_EQ(program.values.output, "short");
+  EXPECT_FALSE(program.values.resume);
+  program.parse({"tune", "-ro", "both"});
+  EXPECT_EQ(program.values.output, "both");
+  EXPECT_TRUE(program.values.resume);
+  program.parse({"tune", "--resume=false"});
   EXPECT_FALSE(program.values.resume);
   program.parse({"tune", "--output", "-4"});  // negative numbers are values
   EXPECT_EQ(program.values.output, "-4");
