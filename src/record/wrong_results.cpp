@@ -1,4 +1,4 @@
-// Knob values that tell wrong candidates from right ones.
+// Knob values that wrong candidates have and right ones lack.
 #include "record/wrong_results.h"
 
 #include <fmt/format.h>

@@ -108,7 +108,7 @@ TEST(TrialJson, AFailedTrialKeepsItsReasonAndHasNoTime) {
   }
 }
 
-TEST(TrialJson, ACpuCandidateThatCompilesNothingHasNoCompileField) {
+TEST(TrialJson, HasNoCompileFieldForACpu) {
   Trial trial = sample::trial(candidate_of("cpu", {32, 64, 64, 2}), 50);
   trial.compile = {};
   EXPECT_FALSE(to_json(trial).contains("compile"));
@@ -123,7 +123,7 @@ TEST(TrialJson, OkWithAWrongResultIsAContradiction) {
   EXPECT_EQ(error_of([&] { trial_from_json(JsonAt(json, "j:2"), built_in()); }).what, "j:2: 'measurement' is missing");
 }
 
-TEST(TrialJson, UnknownWordsNameTheirPlaceAndTheNearestWord) {
+TEST(TrialJson, NamesTheNearestKnownWord) {
   Json json = to_json(sample::trial(sample::mma(64), 1));
   json["status"] = "okay";
   EXPECT_TRUE(holds(error_of([&] { trial_from_json(JsonAt(json, "j:2"), built_in()); }).what,

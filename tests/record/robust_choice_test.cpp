@@ -53,7 +53,7 @@ TEST(RobustChoice, TheRuleDecides) {
   EXPECT_NEAR(score(mean, mean.chosen), 0.05, 1e-9);
 }
 
-TEST(RobustChoice, OfEqualScoresTheLessOtherRegretThenTheFirstIsChosen) {
+TEST(RobustChoice, BreaksTiesByTheOtherRegret) {
   const std::vector<Cell> cells = {cell(small_up(), 16), cell(small_up(), 16, "zipf:1")};
   const auto chosen = [&](const std::vector<std::vector<double>>& us) {
     return robust_choices(contest(cells, {mma(16), mma(32), mma(64)}, us), Rule::worst, 0).at(0).candidate();
@@ -71,7 +71,7 @@ TEST(RobustChoice, EachTokenCountHasItsOwnWithoutALoss) {
   EXPECT_EQ(ranges(choices), (std::vector<std::string>{"1 to 32", "33 and more"}));
 }
 
-TEST(RobustChoice, CountsAreMergedWhileTheRegretStaysWithinTheLoss) {
+TEST(RobustChoice, MergesCountsWithinTheLoss) {
   EXPECT_EQ(robust_choices(two_counts(), Rule::worst, 0.039).size(), 2u);
   const std::vector<RobustChoice> merged = robust_choices(two_counts(), Rule::worst, 0.041);
   ASSERT_EQ(merged.size(), 1u);
@@ -114,7 +114,7 @@ TEST(RobustChoice, RangesMeetInTheMiddleOfTheLogarithm) {
   EXPECT_EQ(bounds({16}), std::vector<std::string>{"all"});
 }
 
-TEST(RobustChoice, AContenderThatIsWrongInACellTakesNoPartThere) {
+TEST(RobustChoice, LeavesOutWrongContenders) {
   Contest of = two_counts();
   of.times[0][1] = std::nullopt;
   of.left_out.push_back({mma(16), id(of.cells[1]), "its result is wrong: 7 of 2048 elements differ"});
@@ -128,7 +128,7 @@ TEST(RobustChoice, AContenderThatIsWrongInACellTakesNoPartThere) {
   EXPECT_TRUE(choices[1].left_out.empty());
 }
 
-TEST(RobustChoice, CountsWithoutAContenderLieInTheRangesBesideThem) {
+TEST(RobustChoice, CoversCountsWithoutAContender) {
   const Contest of = contest(uniform_at({16, 64, 256}), {mma(16), mma(32)}, {{100, kNone, 200}, {200, kNone, 100}});
   const std::vector<RobustChoice> choices = robust_choices(of, Rule::worst, 10);
   EXPECT_EQ(ranges(choices), (std::vector<std::string>{"1 to 64", "65 and more"}));
@@ -230,7 +230,7 @@ Answer ask(const TunedTable& table, const Cell& wanted, double far = std::numeri
   return lookup(table, wanted, &device, far);
 }
 
-TEST(LookupOfChoices, AnUnseenRoutingOrCountIsAnsweredByTheChoice) {
+TEST(LookupOfChoices, AnswersUnseenRoutingsAndCounts) {
   const TunedTable table = chosen_table(two_counts(), Rule::worst, 0.041);
   const Answer answer = ask(table, cell(small_up(), 30, "single"));
   EXPECT_EQ(answer.match, Match::choice);
@@ -243,7 +243,7 @@ TEST(LookupOfChoices, AnUnseenRoutingOrCountIsAnsweredByTheChoice) {
       << answer.explanation;
 }
 
-TEST(LookupOfChoices, TheRangeDecidesNotTheNearestEntry) {
+TEST(LookupOfChoices, ChoosesByTheRange) {
   const TunedTable table = chosen_table();
   EXPECT_EQ(ask(table, cell(small_up(), 32, "balanced")).choice, &table.choices[0]);
   EXPECT_EQ(ask(table, cell(small_up(), 33, "balanced")).choice, &table.choices[1]);

@@ -70,7 +70,7 @@ TEST(Step, SumsTheSixGemmsOfEachContender) {
   EXPECT_NEAR(speedup.high, 16.0 / 3, 1e-9);
 }
 
-TEST(Step, SpeedupsOfTheSameRoundsAreMeansWeightedByTheWinnersTime) {
+TEST(Step, WeightsPairedSpeedupsByTheWinnersTime) {
   std::vector<CellTimes> cells = six();
   for (CellTimes& cell : cells) {
     const double us = cell.times[2].time.value * 1e6;
@@ -156,7 +156,7 @@ TEST(Step, PairsDwThatAccumulateOrAreFp32) {
   EXPECT_EQ(pairs(six() + six(wide, wide)), (Pairs{"plain|plain 64", "fp32_dw|fp32_dw 64"}));
 }
 
-TEST(Step, TakesDxThatSumsSlotsOrGivesGradientsOfWeightsAndGates) {
+TEST(Step, TakesFusionsOfDxAlone) {
   std::vector<CellTimes> cells = six(kGathered, kWeighted);
   Fusion& down = cells[4].cell.shape.fusion;
   cells[1].cell.shape.fusion.sum_slots = down.weight_gradient = down.silu = down.interleaved = true;
@@ -174,7 +174,7 @@ TEST(Step, TakesDxThatSumsSlotsOrGivesGradientsOfWeightsAndGates) {
       training_steps(six(kGathered, kWeighted) + std::vector{timed(sample::qwen_up(), Op::dx, 1, summing)}).size(), 2u);
 }
 
-TEST(Step, IsToldFromOthersInOneTable) {
+TEST(Step, HasATableForEachFusion) {
   Fusion summing = kGathered;
   summing.sum_slots = true;
   const auto cells = six(kGathered, kWeighted) + std::vector{timed(sample::qwen_up(), Op::dx, 1, summing)};

@@ -35,7 +35,7 @@ TEST(WrongResults, HaveTheKnobValuesThatRightCandidatesLack) {
                                   ": " + kFault + ".");
 }
 
-TEST(WrongResults, OfOneCandidateOrOfAllShareNothingThatTellsThemApart) {
+TEST(WrongResults, ShareNothingWhereOneOrAllAreWrong) {
   EXPECT_FALSE(wrong_results({{kOne, cpu(16)}, {kOther, cpu(24)}}).has_value());
   EXPECT_TRUE(wrong_results({{kOne, cpu(16)}, {kOne, cpu(24), kFault}})->knobs.empty());
   EXPECT_TRUE(wrong_results({{kOne, cpu(16), kFault}, {kOne, cpu(24), kFault}})->knobs.empty());

@@ -55,7 +55,7 @@ TEST(Chart, AllPointsLieInThePicture) {
   }
 }
 
-TEST(Chart, PointsBeyondTheScaleAreArrowsAtItsEdgeAndSqueezeNothing) {
+TEST(Chart, DrawsPointsBeyondTheScaleAsArrows) {
   Chart within = chart({{1, {1}}, {2, {2}}, {3, {3}}}), beyond = chart({{1, {1}}, {2, {2}}, {3, {50}}});
   within.y.max = beyond.y.max = 3;
   within.y.min = beyond.y.min = 0.5;
@@ -82,7 +82,7 @@ TEST(Chart, PointsWithoutAPlaceAreLeftOut) {
   EXPECT_EQ(svg(chart({{0, {1}}, {1, {nan}}})), "");
 }
 
-TEST(Chart, AbsurdValuesHaveNoPlaceAndEndNothing) {
+TEST(Chart, LeavesOutAbsurdValues) {
   for (const bool logarithmic : {false, true})
     for (const double absurd : {1e302, 1e308, std::numeric_limits<double>::max()}) {
       Chart all = chart({{1, {10, 9, absurd}, "first"}, {2, {20}}, {3, {absurd}}, {absurd, {30}}});

@@ -151,7 +151,7 @@ def test_it_replaces_its_own_page_and_nothing_else(recorded):
     assert {name: (recorded.path / name).read_bytes() for name in recorded.files()} == before
 
 
-def test_a_journal_of_another_run_beside_the_table_is_left_out_and_told(recorded):
+def test_a_journal_of_another_run_beside_the_table_is_left_out_and_named(recorded):
     table = recorded.json("table.json")
     table["device"]["name"] = "another device"
     write_lines(recorded, JOURNAL, made_journal(table))
@@ -178,16 +178,16 @@ def test_a_journal_without_the_winners_is_of_another_run(recorded):
         if "candidate" in line:
             line["candidate"]["block_k"] = 1024
     write_lines(recorded, "other.jsonl", lines)
-    told = recorded.error(3, "report", "table.json", "--journal", "other.jsonl")
-    assert "other.jsonl is of another run than the table: it tried none of the table's winners" in told
+    error = recorded.error(3, "report", "table.json", "--journal", "other.jsonl")
+    assert "other.jsonl is of another run than the table: it tried none of the table's winners" in error
 
 
 def test_a_journal_with_fewer_candidates_may_be_of_another_run(recorded):
     lines = made_journal(recorded.json("table.json"))
     assert "may be of another run" not in recorded.ok("report", "table.json").stderr
     write_lines(recorded, "other.jsonl", [line for line in lines if line.get("candidate", {}).get("block_m") != 192])
-    told = recorded.ok("report", "table.json", "--journal", "other.jsonl").stderr
-    assert "other.jsonl may be of another run: it has fewer candidates of custom/up/fwd/bf16/t8/" in told
+    notes = recorded.ok("report", "table.json", "--journal", "other.jsonl").stderr
+    assert "other.jsonl may be of another run: it has fewer candidates of custom/up/fwd/bf16/t8/" in notes
 
 
 def test_peers_of_another_device_are_refused(recorded):

@@ -103,14 +103,14 @@ TEST(Journal, WritesNothingWithoutAFile) {
   journal.finished(kCell, trial(mma(64), 1));
 }
 
-TEST(Journal, ADeviceFileIsWrittenToAndNeitherReplacedNorClaimed) {
+TEST(Journal, WritesToADeviceFile) {
   Journal journal = create_journal("/dev/null", header());
   journal.started(kCell, mma(64));
   EXPECT_EQ(error_of([] { create_journal("/dev/null", header()); }).exit, Exit::yes);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
-TEST(Journal, AReasonWithForeignBytesAndNewlinesStaysOneLine) {
+TEST(Journal, KeepsAReasonOnOneLine) {
   const Folder folder;
   {
     Journal journal = create_journal(folder / "j", header());
@@ -124,7 +124,7 @@ TEST(Journal, AnUnwritablePlaceIsAnError) {
   EXPECT_NE(error_of([&] { create_journal(folder / "missing/j", header()); }).exit, Exit::yes);
 }
 
-TEST(ClaimedJournal, NeitherANewOneNorAContinuedOneIsWrittenByTwo) {
+TEST(ClaimedJournal, HasOneWriter) {
   const Folder folder;
   Journal first = create_journal(folder / "j", header());
   first.started(kCell, mma(64));
@@ -139,7 +139,7 @@ TEST(ClaimedJournal, NeitherANewOneNorAContinuedOneIsWrittenByTwo) {
   }
 }
 
-TEST(ClaimedJournal, ClaimingMakesANewOneAndLeavesWhatIsThereAlone) {
+TEST(ClaimedJournal, KeepsItsContent) {
   const Folder folder;
   EXPECT_TRUE(Journal::claim(folder / "new").empty());
   EXPECT_EQ(read_text(folder / "new"), "");
@@ -202,7 +202,7 @@ TEST(CutJournal, LosesOnlyItsLastLineWhereverThatIsCut) {
   }
 }
 
-TEST(CutJournal, AHeaderCutAnywhereSaysThatNothingWasMeasured) {
+TEST(CutJournal, WithoutAWholeHeaderIsRefused) {
   const Folder folder;
   { const Journal journal = create_journal(folder / "j", header()); }
   const std::string text = read_text(folder / "j");
@@ -215,7 +215,7 @@ TEST(CutJournal, AHeaderCutAnywhereSaysThatNothingWasMeasured) {
   }
 }
 
-TEST(CutJournal, WhatFollowsTheLastWholeLineIsLeftOutAndCutOff) {
+TEST(CutJournal, DropsWhatFollowsTheLastWholeLine) {
   const Folder folder;
   const std::string text = journal_text(folder / "j");
   for (const std::string& tail : {std::string(5000, '\0'), std::string(300000, 'x'), std::string()}) {
@@ -267,7 +267,7 @@ TEST(WrongJournal, MustBeARegularFileOfAPlausibleSize) {
   EXPECT_TRUE(holds(error_of([&] { read_journal(folder / "j", built_in()); }).what, "j: far too long for a journal"));
 }
 
-TEST(Journal, UnknownFieldsAndKindsAndCarriageReturnsAreIgnored) {
+TEST(Journal, IgnoresUnknownFieldsAndKinds) {
   const Folder folder;
   std::string text = journal_text(folder / "j"), dos;
   for (const char c : text) dos += c == '\n' ? std::string("\r\n") : std::string(1, c);

@@ -55,7 +55,7 @@ TEST(Lookup, TheSeedAskedForIsPreferred) {
   EXPECT_EQ(answer.explanation, "tuned for this very cell on NVIDIA H200, with rows drawn from seed 1");
 }
 
-TEST(Lookup, TheSameSizesUnderAnotherNameAreExactAndSaidSo) {
+TEST(Lookup, NamesTheOtherLayerOfTheSameSizes) {
   Layer renamed = small_up();
   renamed.model = "mine";
   renamed.projection = Projection::down;
@@ -123,7 +123,7 @@ TEST(Lookup, SkewCountsAsTokensDo) {
   EXPECT_EQ(answer.match, Match::other_routing);
 }
 
-TEST(Lookup, AnotherRoutingIsSaidSo) {
+TEST(Lookup, NamesAnotherRouting) {
   const TunedTable table = balanced();
   const Answer answer = ask(table, cell(small_up(), 256, "hot:1:0.5"));
   EXPECT_EQ(answer.match, Match::other_routing);
@@ -141,7 +141,7 @@ TunedTable hopper_peers(const std::function<bool(const Cell&)>& drop) {
   return table;
 }
 
-TEST(Lookup, ACellOfFewTokensNeverGetsAnEntryOfManyForItsRoutingsSake) {
+TEST(Lookup, PrefersNearTokensToTheSameRouting) {
   const TunedTable table =
       hopper_peers([](const Cell& one) { return one.routing.name == "zipf" && one.tokens < 4096; });
   const Answer answer = ask(table, cell(qwen_up(), 16, "zipf:1"));
@@ -151,7 +151,7 @@ TEST(Lookup, ACellOfFewTokensNeverGetsAnEntryOfManyForItsRoutingsSake) {
   EXPECT_LT(answer.distance->total(), 2);
 }
 
-TEST(Lookup, ASkewThatIsNotInTheTableGetsTheNearestSkew) {
+TEST(Lookup, FindsTheNearestSkew) {
   const TunedTable table = hopper_peers([](const Cell&) { return false; });
   for (const int64_t tokens : {16, 256, 4096}) {
     const Answer answer = ask(table, cell(qwen_up(), tokens, "zipf:1.3"));
@@ -162,7 +162,7 @@ TEST(Lookup, ASkewThatIsNotInTheTableGetsTheNearestSkew) {
   }
 }
 
-TEST(Lookup, WhatIsTooFarIsNoAnswerAndTellsHowFar) {
+TEST(Lookup, GivesTheDistanceOfAnEntryThatIsTooFar) {
   const TunedTable table = balanced();
   const DeviceInfo device = h200();
   const Cell wanted = cell(small_up(), 64, "balanced");
@@ -177,7 +177,7 @@ TEST(Lookup, WhatIsTooFarIsNoAnswerAndTellsHowFar) {
   EXPECT_EQ(lookup(table, cell(small_up(), 256, "balanced"), &device, 0).match, Match::exact);
 }
 
-TEST(Lookup, AnotherDeviceIsNeverSilent) {
+TEST(Lookup, NamesAnotherDevice) {
   const TunedTable table = spread();
   DeviceInfo h100 = h200();
   h100.name = "NVIDIA H100 80GB HBM3";
@@ -213,12 +213,12 @@ TEST(Lookup, AnOlderGpuGetsNoKernelThatItCannotRun) {
   EXPECT_EQ(answer.entry, &table.entries[1]);
 }
 
-TEST(Lookup, TokensNearbyAreToldByTheirDifference) {
+TEST(Lookup, GivesTheDifferenceOfNearTokens) {
   const TunedTable table = balanced();
-  const auto told = [&](int64_t tokens) { return ask(table, cell(small_up(), tokens, "balanced")).explanation; };
-  EXPECT_TRUE(told(255).starts_with("tuned for 256 tokens, 1 more than the 255 asked, with balanced routing;"));
-  EXPECT_TRUE(told(270).starts_with("tuned for 256 tokens, 14 fewer than the 270 asked, with balanced routing;"));
-  EXPECT_TRUE(told(230).starts_with("tuned for 256 tokens, 1.1x more than the 230 asked, with balanced routing;"));
+  const auto words = [&](int64_t tokens) { return ask(table, cell(small_up(), tokens, "balanced")).explanation; };
+  EXPECT_TRUE(words(255).starts_with("tuned for 256 tokens, 1 more than the 255 asked, with balanced routing;"));
+  EXPECT_TRUE(words(270).starts_with("tuned for 256 tokens, 14 fewer than the 270 asked, with balanced routing;"));
+  EXPECT_TRUE(words(230).starts_with("tuned for 256 tokens, 1.1x more than the 230 asked, with balanced routing;"));
 }
 
 TEST(Lookup, EveryFactOfTheShapeMustAgree) {
@@ -240,7 +240,7 @@ TEST(Lookup, EveryFactOfTheShapeMustAgree) {
   }
 }
 
-TEST(Lookup, NoMatchTellsWhatTheClosestEntryHas) {
+TEST(Lookup, WithoutAMatchNamesTheClosestEntry) {
   const TunedTable table =
       sample::table({entry(cell(qwen_down(), 16), mma(16), 1), entry(cell(qwen_up(), 64), mma(16), 1)});
   Cell wanted = cell(qwen_up(), 16);
@@ -251,7 +251,7 @@ TEST(Lookup, NoMatchTellsWhatTheClosestEntryHas) {
       "(asked: fp16)");
 }
 
-TEST(Lookup, TheClosestEntryIsOfTheSameOpAndDiffersInTheFewestFusions) {
+TEST(Lookup, RanksCloseEntriesByOpThenFusions) {
   const auto with = [](Op op, const Fusion& fusion, int64_t tokens = 64) {
     Cell made = cell(qwen_up(), tokens);
     made.shape.op = op, made.shape.fusion = fusion;
@@ -260,10 +260,10 @@ TEST(Lookup, TheClosestEntryIsOfTheSameOpAndDiffersInTheFewestFusions) {
   const auto closest = [&](const std::vector<Cell>& cells, const Cell& wanted) {
     std::vector<Entry> entries;
     for (const Cell& one : cells) entries.push_back(entry(one, mma(16), 1));
-    const std::string told = ask(sample::table(entries), wanted).explanation;
+    const std::string words = ask(sample::table(entries), wanted).explanation;
     for (const Cell& one : cells)
-      if (told.find(id(one) + ", has") != std::string::npos) return id(one);
-    return told;
+      if (words.find(id(one) + ", has") != std::string::npos) return id(one);
+    return words;
   };
   const Cell wanted = with(Op::dw, {.permute_x = true});
   const Cell fwd = with(Op::fwd, {.permute_x = true}), far = with(Op::dw, {.permute_y = true, .accumulate = true});

@@ -1,4 +1,4 @@
-// Tables joined, and what happens where they disagree.
+// Tables merged, and what happens where they disagree.
 #include <functional>
 
 #include "built_in.h"
@@ -71,7 +71,7 @@ TunedTable shard(std::vector<Entry> entries) {
   return part;
 }
 
-TEST(MergeOfShards, HasTheOrderOfTheSweepWhateverThatOfTheShards) {
+TEST(MergeOfShards, HasTheOrderOfTheSweep) {
   const TunedTable merged = merge({shard({at(64, 3)}), shard({}), shard({at(16, 1), at(32, 2)})}, "").table;
   EXPECT_EQ(to_json(merged), to_json(table({at(16, 1), at(32, 2), at(64, 3)})));
   EXPECT_TRUE(merged.sweep.empty());
@@ -115,7 +115,7 @@ TEST(Merge, OtherDevicesDontMerge) {
   EXPECT_EQ(fault.hint, "keep tables of each device apart");
 }
 
-TEST(Merge, AnotherCardOrHostMergesButNoOtherKernelsAndRegime) {
+TEST(Merge, RequiresTheSameKernelsAndRegime) {
   const auto with = [](const std::function<void(TunedTable&)>& change) {
     TunedTable other = table({at(32, 1)});
     change(other);

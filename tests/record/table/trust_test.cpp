@@ -12,7 +12,7 @@ TEST(Distrust, ASkippedEntryHasNothingToTrust) {
   EXPECT_EQ(distrust(sample::skipped_entry(sample::cell(sample::small_up(), 16), "out of memory")), "");
 }
 
-TEST(Distrust, BusyProcessorsOfTheWinnerOrItsControlAreAReason) {
+TEST(Distrust, NamesBusyProcessors) {
   for (const bool winner : {true, false}) {
     Entry entry = sure_entry();
     (winner ? entry.measurement : entry.rivals[1].measurement).waited = 0.123;
