@@ -26,38 +26,42 @@ Word integer_groups(const Json& width, const Json& group, bool zero_points) {
   return fmt::format("int{} in groups of {}", width.dump(), group.dump());
 }
 
+constexpr const char* kUnknown = "an unknown format";
+
 // compressed-tensors: integers. Activations are int8 with a scale a token, or of 16 bits.
-Word compressed_integers(const JsonAt& weights, const Json& activations) {
+Word compressed_integers(const JsonAt& group) {
+  const JsonAt weights = group["weights"];
   const Json width = value_of(weights, {"num_bits"});
   const std::string strategy = text_of(weights, "strategy");
   const bool zero_points = value_of(weights, {"symmetric"}) == false;
   const Json order = value_of(weights, {"actorder"});
   if (order == "group" || order == "dynamic" || order == true)
     return fmt::format("int{} in order of activations", width.dump());
-  if (strategy == "group" && activations.is_null())
-    return integer_groups(width, value_of(weights, {"group_size"}), zero_points);
-  const bool of_tokens = activations.is_object() && activations.value("num_bits", 0) == 8 &&
-                         activations.value("strategy", "") == "token" && activations.value("type", "int") == "int";
-  if (width == 8 && strategy == "channel" && !zero_points && (activations.is_null() || of_tokens))
+  const std::optional<JsonAt> activations = field(group, "input_activations");
+  if (strategy == "group" && !activations) return integer_groups(width, value_of(weights, {"group_size"}), zero_points);
+  const bool of_tokens = activations && value_of(*activations, {"num_bits"}) == 8 &&
+                         text_of(*activations, "strategy") == "token" && text_of(*activations, "type") != "float";
+  if (width == 8 && strategy == "channel" && !zero_points && (!activations || of_tokens))
     return of_tokens ? "int8-w8a8" : "int8";
   return fmt::format("int{} with scales of {}{}", width.dump(), strategy,
-                     activations.is_null() ? "" : " beside quantised activations");
+                     activations ? " beside quantised activations" : "");
 }
 
 // compressed-tensors: a group of modules.
 Word compressed_group(const JsonAt& group) {
   const JsonAt weights = group["weights"];
-  const Json width = value_of(weights, {"num_bits"}), activations = value_of(group, {"input_activations"});
+  const Json width = value_of(weights, {"num_bits"});
   const std::string type = text_of(weights, "type"), strategy = text_of(weights, "strategy"),
                     packed = text_of(group, "format");
-  if (type == "int" && !width.is_null()) return compressed_integers(weights, activations);
+  if (type == "int" && !width.is_null()) return compressed_integers(group);
   const Json size = value_of(weights, {"group_size"});
   if (type == "float" && width == 4 && (packed.starts_with("nvfp4") || strategy == "tensor_group")) return "nvfp4";
   if (type == "float" && width == 4 && (packed.starts_with("mxfp4") || size == 32)) return "mxfp4";
   if (type == "float" && width == 8 && (packed.starts_with("mxfp8") || (strategy == "group" && size == 32)))
     return "mxfp8";
+  if (type.empty()) return kUnknown;
   if (type != "float" || width != 8) return fmt::format("{}{}", type, width.is_null() ? "" : width.dump());
-  if (group.value().contains("input_activations") && activations.is_null())
+  if (group.value().contains("input_activations") && !group.has("input_activations"))
     return "fp8 weights beside 16-bit activations";
   if (strategy == "block" && weights.has("block_structure")) return fp8_blocks(weights["block_structure"].value());
   if (strategy == "channel" || strategy == "tensor") return "fp8-" + strategy;
@@ -71,19 +75,17 @@ Word of_algorithm(const std::string& word) {
   if (name == "fp8") return "fp8-tensor";
   if (name == "fp8_pb_wo") return "fp8-block";
   if (name == "fp8_per_channel_per_token") return "fp8-channel";
-  return name;
+  return name.empty() ? kUnknown : name;
 }
 
 // Quark: weights and inputs of a layer.
 Word quark_format(const JsonAt& config, const Word& plain) {
-  const Json weights = value_of(config, {"weight"}), inputs = value_of(config, {"input_tensors"});
+  const Json weights = value_of(config, {"weight"});
   if (weights.is_array()) return "quark's weights of two scales";
   if (!weights.is_object()) return plain;
-  const auto word = [](const Json& json, const char* key) {
-    return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
-  };
-  const std::string dtype = word(weights, "dtype"), scheme = word(weights, "qscheme"), input = word(inputs, "dtype");
-  if (dtype == "fp4" && scheme == "per_group") return weights.value("group_size", 0) == 32 ? "mxfp4" : "fp4";
+  const std::string dtype = text_of(config, "weight.dtype"), scheme = text_of(config, "weight.qscheme"),
+                    input = text_of(config, "input_tensors.dtype");
+  if (dtype == "fp4" && scheme == "per_group") return value_of(config, {"weight.group_size"}) == 32 ? "mxfp4" : "fp4";
   const bool channels = scheme == "per_channel";
   if (dtype == "fp8_e4m3" && input == dtype && (channels || scheme == "per_tensor"))
     return channels ? "fp8-channel" : "fp8-tensor";
@@ -164,7 +166,8 @@ Word Reader::read_compressed() {
     }
     each(group["targets"], [&](const JsonAt& target) {
       const std::string text = target.string();
-      const bool is_class = text.find_first_of(".:") == std::string::npos && std::isupper(text[0]) != 0;
+      const bool is_class =
+          text.find_first_of(".:") == std::string::npos && std::isupper(static_cast<unsigned char>(text[0])) != 0;
       if (!is_class) return add_name(target, Syntax::exact, text, format);
       if (has_class || !has_one_of(text, {"Linear", "Expert", "MoE"})) return;
       by_class = format, has_class = true;
@@ -223,7 +226,7 @@ Word Reader::read_method(const std::string& method) {
   const auto group = first_field({at_}, {"group_size", "q_group_size"});
   if (method == "awq" && group)
     return integer_groups(value_of(at_, {"bits", "w_bit"}), group->at.value(), value_of(at_, {"zero_point"}) != false);
-  return !method.empty() ? method : "an unknown format";
+  return method.empty() ? kUnknown : method;
 }
 
 Rules Reader::read() {

@@ -58,9 +58,10 @@ LayerCount expert_layers(const Scopes& scopes) {
   const auto listed = first_field(scopes, {"moe_layers", "moe_layers_enum"});
   Json kinds;
   for (const std::string& name : kKinds)
-    if (const auto found = first_field(scopes, {name}); found && !found->at.value().is_number()) {
+    if (const auto found = first_field(scopes, {name})) {
       const Json& value = found->at.value();
-      if ((value.is_string() ? found->at.string().size() : value.size()) == all.size()) kinds = value;
+      const size_t size = value.is_string() ? found->at.string().size() : value.is_array() ? value.size() : 0;
+      if (size == all.size()) kinds = value;
     }
   std::ranges::copy_if(all, std::back_inserter(count.moe), [&](int layer) {
     if (listed) return contains(numbers_of(listed->at.value()), layer);
