@@ -100,12 +100,14 @@ def test_a_dry_run_tells_files_cells_and_time_without_a_gpu(room):
     ("rtx-pro-6000", "NVIDIA_RTX_PRO_6000_Blackwell_Server_Edition"), ("NVIDIA H100 NVL@sm_90a", "NVIDIA_H100_NVL"),
     ("NVIDIA H200 NVL@sm_90", "NVIDIA_H200")])
 def test_a_plan_for_a_gpu_elsewhere_names_its_file(room, device, name):
+    room.env.pop("MOETUNE_PLANT")
     told = room.ok(*tune("vllm", "--dry-run", "--device", device)).stdout
     assert NAME.replace("NVIDIA_H200", name) in told
 
 
 @pytest.mark.parametrize("device", ["a100", "a30", "rtx3090"])
 def test_fp8_is_refused_below_sm_89(room, device):
+    room.env.pop("MOETUNE_PLANT")
     assert "Triton has no fp8 on NVIDIA" in " ".join(room.error(2, *tune("vllm", "--dry-run", "--device", device)).split())
 
 
