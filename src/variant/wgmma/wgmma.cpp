@@ -86,6 +86,13 @@ std::string unit(const Knobs& c, const Shape& shape) {
                     shape, plan(c, shape));
 }
 
+// What may spill counts as slower, so that a search tries other candidates first. Of three consumers most don't spill.
+double seconds(const WgmmaCost& cost, const Knobs& c, const Problem& problem, const DeviceInfo& device) {
+  constexpr double kSpilled = 1.5;
+  const bool slower = c.consumers < 3 && wgmma_may_spill(c, problem.shape);
+  return wgmma_seconds(cost, c, problem, device) * (slower ? kSpilled : 1);
+}
+
 // Clusters along m are pairs of tiles, which a walk may choose.
 Knobs canonical(const Knobs& c, const Problem& problem) {
   return c.cluster == Cluster::m ? c : with_plain_walk(c, problem);
@@ -101,7 +108,7 @@ Variant wgmma_variant(const Constants& constants) {
                            .plan = plan,
                            .unit = unit,
                            .fallback = std::bind_front(wgmma_default, cost),
-                           .seconds = std::bind_front(wgmma_seconds, cost),
+                           .seconds = std::bind_front(seconds, cost),
                            .canonical = canonical});
   variant.retired = {{"l2_promotion", "128"}};
   return variant;

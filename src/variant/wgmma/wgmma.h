@@ -54,6 +54,10 @@ struct WgmmaCost {
 /// device enters by its SMs, its L2 and its peaks. Addressing makes no difference to it.
 double wgmma_seconds(const WgmmaCost& cost, const WgmmaKnobs& knobs, const Problem& problem, const DeviceInfo& device);
 
+/// Whether registers of a legal candidate may spill, by what was seen of compiled kernels. Compiling one is what
+/// decides: this says which ones a search tries first, and what may run where nothing is compiled before.
+bool wgmma_may_spill(const WgmmaKnobs& knobs, const Shape& shape);
+
 /// The candidate that is taken where nothing is tuned. Legal where the variant supports the shape.
 WgmmaKnobs wgmma_default(const WgmmaCost& cost, const Problem& problem, const DeviceInfo& device);
 

@@ -22,8 +22,7 @@ constexpr int kHold = 256, kMaxFp8Stages = 8;
 
 constexpr Peaks kAssumed = {.flops = 989e12, .bandwidth = 4.8e12};  // of a device that has wgmma
 
-// Sums a thread with which kernels like those that are looked at here don't spill, by ptxas of CUDA 13.0. A search
-// compiles its candidates and sees whether they do; what runs untuned must not.
+// Sums a thread with which kernels like those that are looked at here don't spill, by ptxas of CUDA 13.0.
 int sums_without_spills(const Knobs& c, const KernelProblem& p, bool adds_fp16) {
   const bool three = c.consumers == 3, first = c.gather == Gather::first, boxes = c.tma_store == TmaStore::boxes;
   const bool shares = shares_last_round(c), busy_producer = copies_rows(c) || first;
@@ -53,10 +52,7 @@ struct Chooser {
     c.stages = kMaxWgmmaStages;
     const KernelProblem of_tile = wgmma_problem(c, problem.shape);
     while (c.stages > 2 && wgmma_layout(c, of_tile).bytes > device.shared_memory_per_block) --c.stages;
-    const bool adds_fp16 =
-        of_tile.accumulates && !of_tile.stores_sums() && problem.shape.layer.format.x.dtype == Dtype::fp16;
-    if (adds_fp16 && c.tma_store == TmaStore::boxes && c.in_flight > 0) return;  // ptxas serialises its wgmma (C7515)
-    if (sums(c, of_tile.promotes, of_tile.quantises()) > sums_without_spills(c, of_tile, adds_fp16)) return;
+    if (wgmma_may_spill(c, problem.shape)) return;
     if (!wgmma_illegal(c, problem.shape, device)) seen.emplace_back(wgmma_seconds(cost, c, problem, device), c);
   }
 
@@ -154,6 +150,13 @@ void look_at_rows(Chooser& chooser, Knobs c) {
 }
 
 }  // namespace
+
+bool wgmma_may_spill(const Knobs& c, const Shape& shape) {
+  const KernelProblem p = wgmma_problem(c, shape);
+  const bool adds_fp16 = p.accumulates && !p.stores_sums() && shape.layer.format.x.dtype == Dtype::fp16;
+  if (adds_fp16 && c.tma_store == TmaStore::boxes && c.in_flight > 0) return true;  // wgmma is serialised (C7515)
+  return sums(c, p.promotes, p.quantises()) > sums_without_spills(c, p, adds_fp16);
+}
 
 WgmmaKnobs wgmma_default(const WgmmaCost& cost, const Problem& problem, const DeviceInfo& device) {
   Chooser chooser{.cost = cost, .problem = problem, .device = with_assumed(device, kAssumed)};
