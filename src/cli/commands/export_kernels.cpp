@@ -167,7 +167,7 @@ std::string readme(std::string_view page, const KernelExport& exported, const Tu
   return fmt::format(
       "# {} for {}\n\n"
       "Tuned by moetune. `manifest.json` says how each kernel is launched and which sizes it is for.\n"
-      "`sha256sum -c manifest.sha256` and `moetune validate manifest.json` tell whether the files are those that were\n"
+      "`sha256sum -c manifest.sha256` and `moetune validate manifest.json` check that the files are those that were\n"
       "written. Every `.cu` is the text of a kernel. To compile it again, give it to NVRTC (nvcc has no\n"
       "`-default-device`) with these options, and read the cubin:\n\n"
       "```\n{} -arch={} -I kernels\n```\n\n{}",
