@@ -338,7 +338,8 @@ Args Operands::args(int set) const {
           .y_scale_step = y_scales.column,
           .h = h.of(set),
           .x_again = product.gate_gradient ? x.of(set) : nullptr,
-          .parts = product.gate_gradient ? d_sorted.as<float>() : nullptr};
+          .parts = product.gate_gradient ? d_sorted.as<float>() : nullptr,
+          .w_zeros = b_zeros.of(set)};
 }
 
 GroupedGemm Operands::gemm(int set) const {
