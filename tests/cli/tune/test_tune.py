@@ -26,7 +26,7 @@ def test_leaves_a_table_and_a_journal(room):
     assert following == "moetune check moetune-table.json" or "untrusted" in entry
 
 
-def test_noisy_winners_are_told_in_the_table_the_sentence_and_with_quiet(planted):
+def test_noisy_winners_are_marked_in_the_table_the_sentence_and_with_quiet(planted):
     noise = {"MOETUNE_PLANT": "waited:0.5"}
     command = ["tune", *TINY, "--max-candidates", "1", "--wait", "0"]
     result = planted.ok(*command, env=noise)
