@@ -216,7 +216,7 @@ std::string served_plan_text(const ServedRun& run, const TuneOptions& options) {
                     "default rule. Name its files, or a folder above them, with --base.",
                     title));
   }
-  for (const std::string& sentence : ready_notes(run)) say(sentence + ".");
+  for (const std::string& sentence : ready_notes(run)) say("A" + sentence.substr(1) + ".");
   result += "\n";
   say(fmt::format("{}: up and down of {}, {} token counts, routings {}.", counted(plan.cells.size(), "cell"),
                   counted(plan.layers.size(), "layer"), counts.size(), fmt::join(routings_of(plan), ", ")));

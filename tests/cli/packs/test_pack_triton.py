@@ -31,7 +31,7 @@ def room(tmp_path):
 
 def pack(room, *arguments, code=0):
     result = subprocess.run([PYTHON, "-B", PACK, *map(str, arguments)], capture_output=True, text=True, cwd=room.path,
-                            env={**room.env, "TRITON_CACHE_DIR": str(room.path / "cache/triton")})
+                            env={**room.env, "TRITON_CACHE_DIR": str(room.path / "cache/triton"), "CUDA_VISIBLE_DEVICES": ""})
     assert result.returncode == code, result.stderr
     return result
 
