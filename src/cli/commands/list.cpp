@@ -200,7 +200,7 @@ std::string cell_text(const Json& value) {
 }
 
 // For text of 80 columns: aliases beside their name, "glm-5 (glm-5.1, glm-5.2)"; a knob's words behind its help; of a
-// name and its usage the latter; and no files, which have the name of their schema.
+// name and its usage the latter; no files, which have the name of their schema; of a recording what differs by layer.
 void narrow(Json& items) {
   for (Json& item : items) {
     const std::string aliases = item.contains("aliases") ? words_text(item["aliases"], ", ") : "";
@@ -208,8 +208,9 @@ void narrow(Json& items) {
     if (!aliases.empty()) item["name"] = fmt::format("{} ({})", item["name"].get<std::string>(), aliases);
     if (!words.empty()) item["help"] = fmt::format("{} ({})", item["help"].get<std::string>(), words);
     if (item.contains("usage")) item["name"] = item["usage"];
-    for (const char* moved : {"aliases", "words", "usage", "file", "activation", "format", "cv", "max_rows"})
-      item.erase(moved);
+    for (const char* moved : {"aliases", "words", "usage", "file", "activation", "format"}) item.erase(moved);
+    if (item.contains("max_over_mean"))
+      for (const char* known : {"experts", "top_k", "cv", "max_rows"}) item.erase(known);
   }
 }
 
