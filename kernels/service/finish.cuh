@@ -33,14 +33,11 @@ __device__ __forceinline__ void finish_rows(Out* out, Out* h, const In* sums, co
     if (bias)
       for (int end = experts; end - expert > 1;) {
         const int middle = (expert + end) / 2;
-        if (first_rows[middle] <= row)
-          expert = middle;
-        else
-          end = middle;
+        if (first_rows[middle] <= row) expert = middle; else end = middle;
       }
     const float weight = weight_of<Out>(weights, row);
     const In* const from = sums + row * n;
-    const auto load = [&](long long column, float(&values)[count]) {
+    const auto load = [&](long long column, float (&values)[count]) {
       const auto vector = *reinterpret_cast<const Vector<In, count>*>(from + column);
       for (int i = 0; i < count; ++i)
         values[i] = to_float(vector.of[i]) + (bias ? to_float(bias[expert * n + column + i]) : 0.0f);
@@ -95,9 +92,9 @@ __device__ __forceinline__ void quantise_rows(fp8* out, float* scales, const In*
   }
 }
 
-// out[token] = the sum over the rows of its slots, in their order, rounded; slots with row_of < 0 are left out. Rows
-// are rounded to Element and, with weights, by slot, multiplied by these and rounded again, before they are added. One
-// block a token.
+// out[token] = the sum over the rows of its slots, in their order, rounded; slots with row_of < 0 are left out. Rows are
+// rounded to Element and, with weights, by slot, multiplied by these and rounded again, before they are added. One block
+// a token.
 template <class Element, int count, class Out, class In>
 __device__ __forceinline__ void sum_slots(Out* out, const In* rows, const int* row_of, const float* weights, int tokens,
                                           int top_k, long long width) {
@@ -156,8 +153,7 @@ __device__ __forceinline__ void gate_gradient(Out* dh, Out* x, float* gradient, 
 #pragma unroll
       for (int i = 0; i < count; ++i) {
         const int at = interleaved ? 2 * i : i, next = interleaved ? 2 * i + 1 : i + count;
-        const float gate = to_float(pairs[at / count].of[at % count]),
-                    up = to_float(pairs[next / count].of[next % count]);
+        const float gate = to_float(pairs[at / count].of[at % count]), up = to_float(pairs[next / count].of[next % count]);
         const Activated made = activated(activation, gate, up);
         again.of[i] = round_to<Out>(made.value);
         product += sum.of[i] * to_float(round_to<Element>(made.value));
