@@ -240,7 +240,7 @@ def test_wrong_results_speak_first(planted):
                      r"Again: (moetune verify --device cpu .* --candidate 'cpu block_m=96 [^']*') 1 of 1 cell ",
                      " ".join(result.stdout.split()))
     entry, = planted.json("moetune-table.json")["entries"]
-    assert said and int(said[1]) == entry["failed"], result.stdout
+    assert said and int(said[1]) == entry["candidates"]["failed"], result.stdout
     again = planted.run(*shlex.split(said[2])[1:], env={"MOETUNE_PLANT": "wrong:block_m=96"})
     assert again.returncode == 1 and "0 of 1 candidate right" in again.stdout
 
