@@ -1,9 +1,11 @@
-// The parser of command lines, with errors that name the nearest word.
+// Command lines: CLI11 cuts them into options and their values, the errors and the help are ours.
 #include "cli/options/options.h"
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 
 #include "base/embedded.h"
 #include "base/text/units.h"
@@ -71,35 +73,6 @@ struct Parsed {
   }
 };
 
-// Takes an option, with the word at `next` where it needs one for its value. "-qv" is "-q -v", "-ofile" is "-o file".
-void take_option(const DeclaredCommand& command, const std::string& word, const std::vector<std::string>& words,
-                 size_t& next, Parsed& parsed) {
-  const size_t end = word.starts_with("--") ? std::min(word.find('='), word.size()) : 2;
-  const std::string name = word.substr(0, end), rest = word.substr(end);
-  const auto found =
-      std::ranges::find_if(command.options, [&](const DeclaredOption& one) { return contains(one.names, name); });
-  if (found == command.options.end()) return parsed.left.push_back(word);
-  std::vector<std::string>& values = parsed.values[static_cast<size_t>(found - command.options.begin())];
-  if (rest.starts_with('=')) {
-    values.push_back(rest.substr(1));
-  } else if (found->is_flag()) {
-    values.emplace_back("true");
-    if (!rest.empty()) take_option(command, "-" + rest, words, next, parsed);
-  } else if (rest.empty() && next == words.size()) {
-    throw request_error(fmt::format("{} needs a value", found->name()), see_help(command));
-  } else {
-    values.push_back(rest.empty() ? words[next++] : rest);
-  }
-}
-
-void take_argument(const DeclaredCommand& command, const std::string& word, Parsed& parsed) {
-  for (size_t place = 0; place < command.options.size(); ++place)
-    if (const DeclaredOption& one = command.options[place];
-        one.is_argument() && (one.repeated || !parsed.values.contains(place)))
-      return parsed.values[place].push_back(word);
-  parsed.left.push_back(word);
-}
-
 bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
 
 // The error for what was not understood. An unknown option is the likelier cause of whatever else is wrong.
@@ -113,6 +86,35 @@ Error left_over(const DeclaredCommand& command, const std::vector<std::string>& 
   const std::string near = nearest(word, known);
   return request_error(fmt::format("unknown option '{}'", word),
                        near.empty() ? see_help(command) : fmt::format("did you mean '{}'?", near));
+}
+
+// The options of a command for CLI11, in the order of `command`. Values stay text.
+std::vector<CLI::Option*> declare(CLI::App& app, const DeclaredCommand& command) {
+  app.set_help_flag();  // --help is an option like the others
+  std::vector<CLI::Option*> options;
+  for (const DeclaredOption& one : command.options) {
+    const std::string names = one.is_argument() ? one.placeholder : fmt::format("{}", fmt::join(one.names, ","));
+    CLI::Option* const option = one.is_flag() ? app.add_flag(names) : app.add_option(names);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    if (one.is_argument() && one.repeated) option->expected(1, std::numeric_limits<int>::max());
+    options.push_back(option);
+  }
+  return options;
+}
+
+Parsed parsed_by(const CLI::App& app, const std::vector<CLI::Option*>& options) {
+  Parsed parsed{.values = {}, .left = app.remaining()};
+  for (size_t place = 0; place < options.size(); ++place)
+    if (options[place]->count() > 0) parsed.values[place] = options[place]->results();
+  return parsed;
+}
+
+// "--output: 1 required TEXT missing" said plainly. An unknown option is the likelier cause of whatever else is wrong.
+Error not_parsed(const CLI::ParseError& error, const DeclaredCommand& command, const CLI::App& app) {
+  if (const auto left = app.remaining(); !left.empty()) return left_over(command, left);
+  const std::string what = error.what();
+  return request_error(what.ends_with(" missing") ? what.substr(0, what.find(':')) + " needs a value" : what,
+                       see_help(command));
 }
 
 // Checks what needs no reader. An empty value is a common mistake of scripts: a variable that is not set.
@@ -303,26 +305,31 @@ Request CommandLine::parse(const std::vector<std::string>& argv, Terminal* termi
   std::vector<std::string> words(argv.begin() + (argv.empty() ? 0 : 1), argv.end());
   if (!words.empty() && words[0] == "help") words.erase(words.begin()), words.emplace_back("--help");
 
-  const DeclaredCommand program = with_common_options(declared_[0]);
-  DeclaredCommand chosen = program;
-  const Command* command = nullptr;
-  Parsed before, parsed;  // the command's name
-  bool arguments_only = false;
-  for (size_t next = 0; next < words.size();) {
-    if (words[next] == "--" && !arguments_only) {
-      arguments_only = true, ++next;
-    } else if (!arguments_only && is_option(words[next])) {
-      const std::string& word = words[next++];
-      take_option(chosen, word, words, next, command ? parsed : before);
-    } else if (command) {
-      take_argument(chosen, words[next++], parsed);
-    } else if ((command = find_command(words[next]))) {
-      chosen = with_common_options(declared_[static_cast<size_t>(command - commands_.data()) + 1]);
-      ++next;
-    } else {
-      before.left.push_back(words[next++]);
-    }
+  CLI::App app("", "moetune");
+  app.allow_extras();
+  app.require_subcommand(0, 1);
+  std::vector<DeclaredCommand> declared;
+  std::vector<CLI::App*> apps;
+  std::vector<std::vector<CLI::Option*>> options;
+  for (const DeclaredCommand& one : declared_) {
+    declared.push_back(with_common_options(one));
+    apps.push_back(apps.empty() ? &app : app.add_subcommand(one.name, one.summary));
+    options.push_back(declare(*apps.back(), declared.back()));
   }
+  const DeclaredCommand& program = declared[0];
+  const auto place = [&]() -> size_t {  // of the chosen command; 0 without
+    return app.get_subcommands().empty() ? 0 : std::ranges::find(apps, app.get_subcommands()[0]) - apps.begin();
+  };
+  std::ranges::reverse(words);  // as CLI11 wants them
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError& error) {
+    throw not_parsed(error, declared[place()], *apps[place()]);
+  }
+  const DeclaredCommand& chosen = declared[place()];
+  const Command* const command = place() > 0 ? &commands_[place() - 1] : nullptr;
+  const Parsed before = parsed_by(app, options[0]);
+  const Parsed parsed = command ? parsed_by(*apps[place()], options[place()]) : Parsed{};
 
   const bool wants_help = before.has(program, "--help") || parsed.has(chosen, "--help");
   if (command && wants_help) return {.text = page_text(command_help(*command, chosen), width)};
@@ -343,8 +350,8 @@ Request CommandLine::parse(const std::vector<std::string>& argv, Terminal* termi
   for (const Given& given : {given_options(program, before), request.given})
     if (const auto color = given.options.find("--color"); color != given.options.end()) request.color = color->second;
   if (terminal) *terminal = look_at_terminal(request.color);
-  for (const auto& [place, values] : parsed.values)
-    if (const DeclaredOption& option = chosen.options[place]; option.read) option.read(values);
+  for (const auto& [at, values] : parsed.values)
+    if (const DeclaredOption& option = chosen.options[at]; option.read) option.read(values);
   return request;
 }
 
