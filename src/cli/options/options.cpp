@@ -102,8 +102,15 @@ std::vector<CLI::Option*> declare(CLI::App& app, const DeclaredCommand& command)
   return options;
 }
 
+// What CLI11 did not take, without the mark that only arguments follow.
+std::vector<std::string> left_by(const CLI::App& app) {
+  std::vector<std::string> left = app.remaining();
+  std::erase(left, "--");
+  return left;
+}
+
 Parsed parsed_by(const CLI::App& app, const std::vector<CLI::Option*>& options) {
-  Parsed parsed{.values = {}, .left = app.remaining()};
+  Parsed parsed{.values = {}, .left = left_by(app)};
   for (size_t place = 0; place < options.size(); ++place)
     if (options[place]->count() > 0) parsed.values[place] = options[place]->results();
   return parsed;
@@ -111,7 +118,7 @@ Parsed parsed_by(const CLI::App& app, const std::vector<CLI::Option*>& options) 
 
 // "--output: 1 required TEXT missing" said plainly. An unknown option is the likelier cause of whatever else is wrong.
 Error not_parsed(const CLI::ParseError& error, const DeclaredCommand& command, const CLI::App& app) {
-  if (const auto left = app.remaining(); !left.empty()) return left_over(command, left);
+  if (const auto left = left_by(app); !left.empty()) return left_over(command, left);
   const std::string what = error.what();
   return request_error(what.ends_with(" missing") ? what.substr(0, what.find(':')) + " needs a value" : what,
                        see_help(command));
