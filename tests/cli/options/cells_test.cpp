@@ -85,7 +85,7 @@ TEST(CellArguments, MakeTheCellAgain) {
         kTiny + weighted + Words{"--op", "fwd,dx,dw", "--accumulate", "--fp32-dw"},
         kBoth + weighted + Words{"--permute-x", "--op", "fwd,dx,dw", "--sum-slots", "--weight-gradient"},
         kBoth + Words{"--gated", "gpt-oss", "--interleaved", "--bias"}, kBoth + Words{"--tp", "2,4", "--ep", "8"},
-        Words{"--model", "gpt-oss-20b", "--routing", "trace:gpt-oss-20b#3"}})
+        Words{"--model", "gpt-oss-20b", "--dtype", "bf16", "--routing", "trace:gpt-oss-20b#3"}})
     for (Cell cell : make_cells(typed(words))) {
       const std::vector<Cell> again = make_cells(typed(cell_arguments(cell)));
       ASSERT_EQ(again.size(), 1u);
