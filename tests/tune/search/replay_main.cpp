@@ -1,8 +1,8 @@
 // replay_journals: what a strategy would have found on the device of recorded journals, or with --predict what the cost
 // model expects of their candidates. No kernel runs. For tests/cli/test_recorded_search.py and scripts/fit_cost.
 #include <fmt/format.h>
-#include <getopt.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,7 +14,6 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "base/text/units.h"
 #include "built_in.h"
 #include "record/journal/journal.h"
 #include "tune/final.h"
@@ -275,36 +274,20 @@ void replay(const std::vector<std::string>& journals, const std::vector<std::str
 }  // namespace
 }  // namespace moetune
 
-constexpr const char* kHelp = R"(Tries a search strategy on recorded journals, without the device.
-Usage: replay_journals [OPTIONS] JOURNAL ...
-  --strategy NAME      The strategy to try
-  --runs N             Runs of each cell, with the seeds 0 to N - 1
-  --max-candidates N   At most N candidates per cell
-  --cold               Begin each cell without the winners of earlier cells
-  --predict FILE       Print the times that the cost model expects with the constants of FILE
-)";
-
 int main(int count, char** words) {
-  std::vector<std::string> costs;
+  std::vector<std::string> journals, costs;
   moetune::RehearsalRequest request;
-  constexpr option kOptions[] = {
-      {"strategy", required_argument, nullptr, 's'},       {"runs", required_argument, nullptr, 'r'},
-      {"max-candidates", required_argument, nullptr, 'm'}, {"cold", no_argument, nullptr, 'c'},
-      {"predict", required_argument, nullptr, 'p'},        {}};
+  CLI::App app("Tries a search strategy on recorded journals, without the device");
+  app.add_option("JOURNAL", journals, "Journals of exhaustive runs")->required();
+  app.add_option("--strategy", request.strategy, "The strategy to try");
+  app.add_option("--runs", request.runs, "Runs of each cell, with the seeds 0 to N - 1");
+  app.add_option("--max-candidates", request.max_candidates, "At most N candidates per cell");
+  app.add_flag("--cold", request.cold, "Begin each cell without the winners of earlier cells");
+  app.add_option("--predict", costs, "Print the times that the cost model expects with the constants of FILE")
+      ->allow_extra_args(false);
+  CLI11_PARSE(app, count, words);
   try {
-    const auto number = [](const char* what) {
-      return moetune::parse_integer(optarg, what, 0, std::numeric_limits<int32_t>::max());
-    };
-    for (int one; (one = getopt_long(count, words, "", kOptions, nullptr)) != -1;) {
-      if (one == 's') request.strategy = optarg;
-      if (one == 'r') request.runs = static_cast<decltype(request.runs)>(number("--runs"));
-      if (one == 'm') request.max_candidates = number("--max-candidates");
-      if (one == 'c') request.cold = true;
-      if (one == 'p') costs.emplace_back(optarg);
-      if (one == '?') return std::cerr << kHelp, 2;
-    }
-    if (optind == count) return std::cerr << kHelp, 2;
-    moetune::replay({words + optind, words + count}, costs, request);
+    moetune::replay(journals, costs, request);
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << "\n";
     return 2;
