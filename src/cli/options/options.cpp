@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <limits>
 
 #include "base/embedded.h"
 #include "base/text/units.h"
@@ -96,7 +95,7 @@ std::vector<CLI::Option*> declare(CLI::App& app, const DeclaredCommand& command)
     const std::string names = one.is_argument() ? one.placeholder : fmt::format("{}", fmt::join(one.names, ","));
     CLI::Option* const option = one.is_flag() ? app.add_flag(names) : app.add_option(names);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    if (one.is_argument() && one.repeated) option->expected(1, std::numeric_limits<int>::max());
+    if (one.is_argument() && one.repeated) option->expected(-1);  // one or more
     options.push_back(option);
   }
   return options;
