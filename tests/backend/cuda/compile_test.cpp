@@ -38,12 +38,47 @@ Shape shape_of(Dtype dtype, int64_t n, int64_t k, Fusion fusion) {
 }
 
 // Keeps one in so many, where MOETUNE_TEST_SAMPLE says so.
-void keep_sample(std::vector<std::string>& all) {
+template <class T>
+void keep_sample(std::vector<T>& all) {
   const char* sample = std::getenv("MOETUNE_TEST_SAMPLE");
   const size_t step = sample ? std::strtoul(sample, nullptr, 10) : 1;
   for (size_t i = 0; i * step < all.size(); ++i) std::swap(all[i], all[i * step]);
   all.resize((all.size() + step - 1) / step);
 }
+
+// Units for one architecture, which compile together.
+class Units {
+ public:
+  explicit Units(std::string arch) : arch_(std::move(arch)) {}
+
+  void add(const Candidate& candidate, const Shape& shape, const std::string& more = {}) {
+    texts_.push_back(candidate.variant->unit(candidate, shape) + more);
+    names_.push_back(fmt::format("{}: {}", title(shape), text(candidate)));
+  }
+  size_t size() const { return texts_.size(); }
+
+  // Each compiles without spills: what runs untuned, and what variants with a register budget call legal. A tuned
+  // candidate of wgmma may spill, which prunes it with a sentence (`prunes`).
+  void expect_compile(bool prunes = false) {
+    keep_sample(texts_), keep_sample(names_);
+    const auto compiled = compile_units(texts_, {.arch = arch_, .sources = kernel_sources()});
+    for (size_t i = 0; i < compiled.size(); ++i) {
+      const CompileResult& result = compiled[i].result;
+      EXPECT_TRUE(compiled[i].cubin.starts_with("\177ELF")) << arch_ << " " << names_[i] << ": " << compiled[i].log;
+      EXPECT_GT(result.registers, 0) << arch_ << " " << names_[i];
+      if (prunes && result.status == Status::spills)
+        EXPECT_TRUE(result.reason == fmt::format("registers spill: {} bytes stored and loaded", result.spill_bytes) ||
+                    result.reason.starts_with("ptxas serialised its wgmma instructions: "))
+            << names_[i] << ": " << result.reason;
+      else
+        EXPECT_EQ(result.status, Status::ok) << arch_ << " " << names_[i] << ": " << result.reason;
+    }
+  }
+
+ private:
+  std::string arch_;
+  std::vector<std::string> texts_, names_;
+};
 
 // Of the full space, the legal candidates at the corners: each value of each knob with the others at either end.
 std::vector<Candidate> corners(const std::string& variant, const Shape& shape, const DeviceInfo& device) {
@@ -113,145 +148,125 @@ std::vector<Candidate> few_with_all_pairs(const std::vector<Candidate>& candidat
   return chosen;
 }
 
-class CompileTest : public testing::TestWithParam<std::string> {
- protected:
-  CompilerOptions options() const {
-    return {.arch = arch(device_of_arch(GetParam())), .sources = kernel_sources(), .cache = true};
-  }
+// Draws one candidate for each shape, of another seed each.
+void add_drawn(Units& units, const std::string& variant, const std::vector<Shape>& shapes, const std::string& arch) {
+  SearchSpace space = load_space("full", built_in());
+  keep_variants(space, {variant}, built_in());
+  for (size_t i = 0; i < shapes.size(); ++i)
+    for (const Candidate& candidate : draw(space, shapes[i], device_of_arch(arch), 1, /*seed=*/i).legal)
+      units.add(candidate, shapes[i]);
+}
 
-  void expect_all_compile(const std::string& variant, const Shape& shape, size_t at_least) {
-    const std::vector<Candidate> candidates = corners(variant, shape, device_of_arch(GetParam()));
-    ASSERT_GE(candidates.size(), at_least);
-    expect_compile(variant, shape, candidates);
-  }
+const char* const kArchs[] = {"sm_80", "sm_90a"};
 
-  // `count` candidates, evenly spread over what is legal of a space.
-  void expect_some_compile(const std::string& variant, const Shape& shape, size_t count, const std::string& name) {
-    SearchSpace space = load_space(name, built_in());
-    keep_variants(space, {variant}, built_in());
-    const std::vector<Candidate> legal = enumerate(space, shape, device_of_arch(GetParam())).legal;
-    ASSERT_GE(legal.size(), count);
-    std::vector<Candidate> candidates;
-    for (size_t i = 0; i < count; ++i) candidates.push_back(legal[i * legal.size() / count]);
-    expect_compile(variant, shape, candidates);
-  }
-
-  // Three candidates for each shape.
-  void expect_drawn_compile(const std::string& variant, const std::vector<Shape>& shapes) {
-    SearchSpace space = load_space("full", built_in());
-    keep_variants(space, {variant}, built_in());
-    std::vector<std::string> units, names;
-    for (const Shape& shape : shapes)
-      for (const Candidate& candidate : draw(space, shape, device_of_arch(GetParam()), 3, /*seed=*/2).legal) {
-        units.push_back(find_variant(variant).unit(candidate, shape));
-        names.push_back(text(candidate));
-      }
-    EXPECT_EQ(units.size(), 3 * shapes.size());
-    expect_units_compile(units, names, variant == "wgmma");
-  }
-
-  // wgmma with every knob at its ends, but for what is never legal with the shape's fusions, and every two knobs at
-  // their ends together, where any of many legal candidates has them so.
-  void expect_ends_compile(const Shape& shape, const std::set<std::string>& never) {
-    if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
-    constexpr int kDrawn = 1500;
-    const SearchSpace space = wgmma_ends();
-    const std::vector<Candidate> chosen =
-        few_with_all_pairs(draw(space, shape, device_of_arch(GetParam()), kDrawn, /*seed=*/1).legal);
-    for (const auto& [name, values] : space.variants[0].values)
-      for (const int value : values) {
-        const Variant& wgmma = find_variant("wgmma");
-        const size_t place = built_in().knob_place(wgmma, name);
-        const bool found = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& candidate) {
-          return value == kLargestLegal ? candidate.values[place] > (name == "stages" ? 2 : 0)
-                                        : candidate.values[place] == value;
-        });
-        const std::string word = name + "=" + (value == kLargestLegal ? "most" : knob_text(wgmma.knobs[place], value));
-        EXPECT_EQ(found, !never.contains(word)) << word;
-      }
-    expect_compile("wgmma", shape, chosen);
-  }
-
-  void expect_compile(const std::string& variant, const Shape& shape, const std::vector<Candidate>& candidates) {
-    std::vector<std::string> units, names;
-    for (const Candidate& candidate : candidates) {
-      units.push_back(find_variant(variant).unit(candidate, shape));
-      names.push_back(text(candidate));
+// The kernels of `variant` at the corners of its full space.
+void expect_corners_compile(const std::string& variant, const std::vector<Shape>& shapes, size_t at_least) {
+  for (const char* arch : kArchs) {
+    Units units(arch);
+    for (const Shape& shape : shapes) {
+      const size_t before = units.size();
+      for (const Candidate& candidate : corners(variant, shape, device_of_arch(arch))) units.add(candidate, shape);
+      EXPECT_GE(units.size() - before, at_least);
     }
-    expect_units_compile(units, names, variant == "wgmma");
+    units.expect_compile();
   }
+}
 
-  // A search prunes candidates that spill, so those of wgmma that are drawn may, but not most of them.
-  void expect_units_compile(std::vector<std::string> units, std::vector<std::string> names, bool drawn = false) {
-    keep_sample(units);
-    keep_sample(names);
-    const std::vector<CompiledUnit> compiled = compile_units(units, options());
-    size_t spilled = 0;
-    for (size_t i = 0; i < units.size(); ++i) {
-      if (drawn && compiled[i].result.status == Status::spills && ++spilled * 2 <= units.size()) continue;
-      EXPECT_EQ(compiled[i].result.status, Status::ok) << names[i] << ": " << compiled[i].result.reason;
-      EXPECT_EQ(compiled[i].result.spill_bytes, 0) << names[i];
-      EXPECT_GT(compiled[i].result.registers, 0) << names[i];
-      EXPECT_TRUE(compiled[i].cubin.starts_with("\177ELF")) << names[i];
+// wgmma with every knob at its ends, but for what is never legal with the shape's fusions, and every two knobs at
+// their ends together, where any of many legal candidates has them so.
+void expect_wgmma_ends_compile(const Shape& shape, const std::set<std::string>& never) {
+  constexpr int kDrawn = 1500;
+  const SearchSpace space = wgmma_ends();
+  const std::vector<Candidate> chosen =
+      few_with_all_pairs(draw(space, shape, device_of_arch("sm_90a"), kDrawn, /*seed=*/1).legal);
+  const Variant& wgmma = find_variant("wgmma");
+  for (const auto& [name, values] : space.variants[0].values)
+    for (const int value : values) {
+      const size_t place = built_in().knob_place(wgmma, name);
+      const bool found = std::any_of(chosen.begin(), chosen.end(), [&](const Candidate& candidate) {
+        return value == kLargestLegal ? candidate.values[place] > (name == "stages" ? 2 : 0)
+                                      : candidate.values[place] == value;
+      });
+      const std::string word = name + "=" + (value == kLargestLegal ? "most" : knob_text(wgmma.knobs[place], value));
+      EXPECT_EQ(found, !never.contains(word)) << word;
     }
-  }
-};
+  Units units("sm_90a");
+  for (const Candidate& candidate : chosen) units.add(candidate, shape);
+  units.expect_compile(/*prunes=*/true);
+}
 
-TEST_P(CompileTest, MmaCorners) {
-  expect_all_compile("mma", shape_of(Dtype::bf16, 1536, 2048, {}), 10);
-  expect_all_compile("mma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 10);
-  expect_all_compile("mma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 10);
+const Fusion kScattered = {.permute_y = true, .topk_weights = true};
+
+Shape gradient_of(Op op, const Fusion& fusion) {
+  Shape shape = shape_of(Dtype::bf16, 1536, 2048, fusion);
+  shape.op = op;
+  return shape;
+}
+
+// Tests of this name compile candidates for minutes, of which the fast run takes a sample.
+TEST(SampledCompile, MmaCorners) {
+  expect_corners_compile("mma",
+                         {shape_of(Dtype::bf16, 1536, 2048, {}), shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}),
+                          shape_of(Dtype::bf16, 2048, 768, kScattered)},
+                         10);
+}
+TEST(SampledCompile, SimtCorners) {
+  expect_corners_compile("simt",
+                         {shape_of(Dtype::fp32, 96, 100, {}), shape_of(Dtype::bf16, 96, 100, {.permute_x = true})}, 5);
 }
 // The largest tile, whole and cut, with every fusion; and copies of two bytes each.
-TEST_P(CompileTest, MmaAtTheEdgeOfItsRegisters) {
-  const Fusion scattered = {.permute_x = false, .permute_y = true, .topk_weights = true};
-  for (const std::string split : {"1", "4"}) {
-    const Candidate candidate =
-        parse_candidate("mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=8 split=" + split);
-    for (const Fusion fusion : {Fusion{}, Fusion{.permute_x = true}, scattered})
-      for (const int64_t k : {2048, 2050, 2051})
-        expect_compile("mma", shape_of(Dtype::bf16, k == 2048 ? 1536 : 1537, k, fusion), {candidate});
+TEST(SampledCompile, MmaAtTheEdgeOfItsRegisters) {
+  for (const char* arch : kArchs) {
+    Units units(arch);
+    for (const std::string split : {"1", "4"})
+      for (const Fusion& fusion : {Fusion{}, Fusion{.permute_x = true}, kScattered})
+        for (const int64_t k : {2048, 2050, 2051})
+          units.add(parse_candidate("mma block_m=128 block_n=256 block_k=64 warps=8 stages=3 raster=m group=8 split=" +
+                                    split),
+                    shape_of(Dtype::bf16, k == 2048 ? 1536 : 1537, k, fusion));
+    units.expect_compile();
   }
 }
-TEST_P(CompileTest, MmaGradientsAtTheEdgeOfTheirCopies) {
+TEST(SampledCompile, MmaGradientsAtTheEdgeOfTheirCopies) {
   const Candidate most = parse_candidate(
                       "mma block_m=32 block_n=256 block_k=64 warps=4 stages=3 raster=m group=8 split=4"),
                   more = with_value(most, "block_k", 128);
-  for (const auto& [op, fusion] : {std::pair<Op, Fusion>{Op::dx, {}},
-                                   {Op::dx, {.permute_y = true, .topk_weights = true}},
-                                   {Op::dw, {.permute_y = true, .topk_weights = true, .accumulate = true}},
-                                   {Op::dw, {.accumulate = true, .fp32_dw = true}}}) {
-    Shape shape = shape_of(Dtype::bf16, 1536, 2048, fusion);
-    shape.op = op;
-    expect_compile("mma", shape, {most});
-    const auto reason = find_variant("mma").illegal(more, shape, device_of_arch(GetParam()));
-    EXPECT_NE(reason.value_or("").find("a thread would copy over 16 chunks"), std::string::npos) << name(op);
-  }
-}
-// dX and dW under their fusions, some candidates drawn for each.
-TEST_P(CompileTest, Gradients) {
-  const std::pair<Op, Fusion> cases[] = {{Op::dx, {}},
-                                         {Op::dx, {.permute_x = true}},
-                                         {Op::dx, {.permute_y = true, .topk_weights = true}},
-                                         {Op::dx, {.permute_x = true, .sum_slots = true}},
-                                         {Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}},
-                                         {Op::dw, {}},
-                                         {Op::dw, {.permute_x = true}},
-                                         {Op::dw, {.permute_y = true, .topk_weights = true, .accumulate = true}},
-                                         {Op::dw, {.fp32_dw = true}},
-                                         {Op::dw, {.accumulate = true, .fp32_dw = true}}};
-  for (const std::string variant : {"simt", "mma", "wgmma"}) {
-    if (variant == "wgmma" && GetParam() != "sm_90a") continue;
-    std::vector<Shape> shapes;
-    for (const auto& [op, fusion] : cases) {
-      shapes.push_back(shape_of(Dtype::bf16, 1536, 2048, fusion));
-      shapes.back().op = op;
+  for (const char* arch : kArchs) {
+    Units units(arch);
+    for (const auto& [op, fusion] : {std::pair<Op, Fusion>{Op::dx, {}},
+                                     {Op::dx, kScattered},
+                                     {Op::dw, {.permute_y = true, .topk_weights = true, .accumulate = true}},
+                                     {Op::dw, {.accumulate = true, .fp32_dw = true}}}) {
+      const Shape shape = gradient_of(op, fusion);
+      units.add(most, shape);
+      const auto reason = find_variant("mma").illegal(more, shape, device_of_arch(arch));
+      EXPECT_NE(reason.value_or("").find("a thread would copy over 16 chunks"), std::string::npos) << name(op);
     }
-    expect_drawn_compile(variant, shapes);
+    units.expect_compile();
   }
 }
-TEST_P(CompileTest, WgmmaOfEachFunctionOfTheResult) {
-  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+
+// dX and dW under their fusions.
+TEST(Compile, Gradients) {
+  const std::vector<Shape> shapes = {
+      gradient_of(Op::dx, {}),
+      gradient_of(Op::dx, {.permute_x = true}),
+      gradient_of(Op::dx, kScattered),
+      gradient_of(Op::dx, {.permute_x = true, .sum_slots = true}),
+      gradient_of(Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}),
+      gradient_of(Op::dw, {}),
+      gradient_of(Op::dw, {.permute_x = true}),
+      gradient_of(Op::dw, {.permute_y = true, .topk_weights = true, .accumulate = true}),
+      gradient_of(Op::dw, {.fp32_dw = true}),
+      gradient_of(Op::dw, {.accumulate = true, .fp32_dw = true})};
+  for (const auto& [variant, arch] : {std::pair("simt", "sm_80"), {"mma", "sm_80"}, {"wgmma", "sm_90a"}}) {
+    Units units(arch);
+    add_drawn(units, variant, shapes, arch);
+    EXPECT_EQ(units.size(), shapes.size());
+    units.expect_compile(/*prunes=*/std::string_view(variant) == "wgmma");
+  }
+}
+TEST(Compile, WgmmaOfEachFunctionOfTheResult) {
   std::vector<Shape> shapes = {
       shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true, .bias = true}),
       shape_of(Dtype::bf16, 2048, 768, {.permute_x = true, .silu = true, .store_h = true}),
@@ -266,28 +281,37 @@ TEST_P(CompileTest, WgmmaOfEachFunctionOfTheResult) {
     }
   shapes.push_back(shape_of(Dtype::fp8, 1536, 2048, {.permute_x = true, .silu = true}));
   shapes.back().layer.format = find_format("fp8", ScaleKind::block, Dtype::fp8);
-  expect_drawn_compile("wgmma", shapes);
+  Units units("sm_90a");
+  add_drawn(units, "wgmma", shapes, "sm_90a");
+  EXPECT_EQ(units.size(), shapes.size());
+  units.expect_compile(/*prunes=*/true);
 }
-TEST_P(CompileTest, WgmmaAcrossItsSpaces) {
-  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
-  for (const std::string space : {"quick", "copies"}) {
-    expect_some_compile("wgmma", shape_of(Dtype::bf16, 1536, 2048, {}), space == "quick" ? 16 : 12, space);
-    expect_some_compile("wgmma", shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}), 8, space);
-    expect_some_compile("wgmma", shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}), 8, space);
+TEST(SampledCompile, WgmmaAcrossItsSpaces) {
+  Units units("sm_90a");
+  for (const std::string name : {"quick", "copies"}) {
+    SearchSpace space = load_space(name, built_in());
+    keep_variants(space, {"wgmma"}, built_in());
+    for (const Shape& shape :
+         {shape_of(Dtype::bf16, 1536, 2048, {}), shape_of(Dtype::fp16, 1536, 2048, {.permute_x = true}),
+          shape_of(Dtype::bf16, 2048, 768, kScattered)}) {
+      const std::vector<Candidate> legal = enumerate(space, shape, device_of_arch("sm_90a")).legal;
+      for (size_t i = 0; i < 8; ++i) units.add(legal.at(i * legal.size() / 8), shape);
+    }
   }
+  units.expect_compile(/*prunes=*/true);
 }
-TEST_P(CompileTest, WgmmaCorners) { expect_ends_compile(shape_of(Dtype::bf16, 2048, 768, {}), {"gather=first"}); }
-TEST_P(CompileTest, WgmmaCornersGathered) {
-  expect_ends_compile(shape_of(Dtype::fp16, 2048, 768, {.permute_x = true}), {});
+TEST(SampledCompile, WgmmaCorners) {
+  expect_wgmma_ends_compile(shape_of(Dtype::bf16, 2048, 768, {}), {"gather=first"});
 }
-TEST_P(CompileTest, WgmmaCornersScatteredAndWeighted) {
-  expect_ends_compile(shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true}),
-                      {"tma_store=yes", "gather=first"});
+TEST(SampledCompile, WgmmaCornersGathered) {
+  expect_wgmma_ends_compile(shape_of(Dtype::fp16, 2048, 768, {.permute_x = true}), {});
+}
+TEST(SampledCompile, WgmmaCornersScatteredAndWeighted) {
+  expect_wgmma_ends_compile(shape_of(Dtype::bf16, 2048, 768, kScattered), {"tma_store=yes", "gather=first"});
 }
 // What runs untuned where tiles are largest, with all that is fused: a default that spills would leave a cell with
 // nothing.
-TEST_P(CompileTest, WgmmaDefaultsOfLargeTiles) {
-  if (GetParam() != "sm_90a") GTEST_SKIP() << "wgmma is for sm_90a";
+TEST(SampledCompile, WgmmaDefaultsOfLargeTiles) {
   const std::tuple<Op, Projection, Fusion> kinds[] = {
       {Op::fwd, Projection::up, {}},
       {Op::fwd, Projection::up, {.permute_x = true}},
@@ -301,7 +325,7 @@ TEST_P(CompileTest, WgmmaDefaultsOfLargeTiles) {
       {Op::dw, Projection::up, {.accumulate = true}},
       {Op::dw, Projection::down, {.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}}};
   std::set<std::string> seen;
-  std::vector<std::string> units, names;
+  Units units("sm_90a");
   const auto add = [&](const char* model, Op op, Projection projection, const Fusion& fusion, ScaleKind scales) {
     for (const char* routing : {"uniform", "zipf:1.0"}) {
       Cell cell;
@@ -309,11 +333,8 @@ TEST_P(CompileTest, WgmmaDefaultsOfLargeTiles) {
       cell.shape = {.layer = make_layer(find_model(model), projection, format, 1, 1), .op = op, .fusion = fusion};
       cell.tokens = 4096;
       cell.routing = parse_routing(routing);
-      const Candidate candidate = find_variant("wgmma").fallback(make_problem(cell), device_of_arch(GetParam()));
-      const std::string unit = find_variant("wgmma").unit(candidate, cell.shape);
-      if (!seen.insert(unit).second) continue;
-      units.push_back(unit);
-      names.push_back(id(cell) + ": " + text(candidate));
+      const Candidate candidate = find_variant("wgmma").fallback(make_problem(cell), device_of_arch("sm_90a"));
+      if (seen.insert(candidate.variant->unit(candidate, cell.shape)).second) units.add(candidate, cell.shape);
     }
   };
   for (const char* model : {"mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"})
@@ -323,117 +344,93 @@ TEST_P(CompileTest, WgmmaDefaultsOfLargeTiles) {
       for (const auto& [op, projection, fusion] : kinds)
         if (op == Op::fwd && !fusion.store_h) add(model, op, projection, fusion, scales);
   EXPECT_GT(units.size(), 15u);
-  expect_units_compile(units, names);
+  units.expect_compile();
 }
 
-TEST_P(CompileTest, SimtCorners) {
-  expect_all_compile("simt", shape_of(Dtype::fp32, 96, 100, {}), 5);
-  expect_all_compile("simt", shape_of(Dtype::bf16, 96, 100, {.permute_x = true}), 5);
+// Copies of X and W follow k, stores follow n.
+TEST(Compile, MmaAtEveryAlignment) {
+  const Candidate candidate = parse_candidate("mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4");
+  for (const char* arch : kArchs) {
+    Units units(arch);
+    for (const auto& [n, k] : {std::pair(64, 64), {66, 68}, {67, 70}, {64, 71}})
+      units.add(candidate, shape_of(Dtype::bf16, n, k, {}));
+    units.expect_compile();
+  }
 }
-TEST_P(CompileTest, MmaAtEveryAlignment) {
-  for (const int64_t k : {int64_t{64}, int64_t{68}, int64_t{70}, int64_t{71}})
-    for (const int64_t n : {int64_t{64}, int64_t{66}, int64_t{67}}) {
-      const Shape shape = shape_of(Dtype::bf16, n, k, {});
-      const Candidate candidate =
-          parse_candidate("mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4");
-      const std::string unit = find_variant("mma").unit(candidate, shape);
-      EXPECT_EQ(compile_units({&unit, 1}, options()).front().result.status, Status::ok) << n << " x " << k;
-    }
-}
-
-INSTANTIATE_TEST_SUITE_P(Arch, CompileTest, testing::Values("sm_80", "sm_90a"));
 
 // W of int8 and of 4 bits, widened to the dtype of X.
-TEST_P(CompileTest, SimtWidensW) {
+TEST(Compile, SimtWidensW) {
+  Units units("sm_80");
   for (const Format& format : formats()) {
     if (!has_scales(format.w) || multiplies_fp8(format)) continue;
     Shape shape = shape_of(Dtype::bf16, 1536, 2048, {.permute_x = true, .silu = true});
     shape.layer.format = format;
-    expect_compile("simt", shape, {parse_candidate("simt block_m=16 block_n=64 block_k=16")});
+    units.add(parse_candidate("simt block_m=16 block_n=64 block_k=16"), shape);
   }
+  units.expect_compile();
 }
 
 // Each depth of a stage, kind of scales, and copies of 16 bytes and of one, where mma.sync has fp8 and where not.
-TEST(MmaFp8, CompilesWithoutSpills) {
-  const Fusion scattered = {.permute_x = false, .permute_y = true, .topk_weights = true};
+TEST(SampledCompile, MmaFp8) {
   for (const std::string arch : {"sm_89", "sm_90a", "sm_120"}) {
-    std::vector<std::string> units;
+    Units units(arch);
     for (const ScaleKind scales : {ScaleKind::block, ScaleKind::channel, ScaleKind::tensor})
       for (const std::string block_k : {"32", "64", "128"})
         for (const bool odd : {false, true}) {
-          const Fusion fusion = scales == ScaleKind::tensor ? Fusion{.permute_x = true} : odd ? scattered : Fusion{};
+          const Fusion fusion = scales == ScaleKind::tensor ? Fusion{.permute_x = true} : odd ? kScattered : Fusion{};
           Shape shape = shape_of(Dtype::fp8, odd ? 1537 : 1536, odd ? 2051 : 2048, fusion);
           shape.layer.format = find_format("fp8", scales, Dtype::bf16, scales == ScaleKind::tensor);
           const std::string tile =
               odd ? "block_m=64 block_n=48 warps=4 split=4" : "block_m=128 block_n=128 warps=8 split=1";
           const Candidate candidate = parse_candidate("mma stages=2 raster=m group=8 block_k=" + block_k + " " + tile);
           EXPECT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch(arch)).value_or(""), "");
-          units.push_back(candidate.variant->unit(candidate, shape));
+          units.add(candidate, shape);
         }
-    keep_sample(units);
-    for (const CompiledUnit& one : compile_units(units, {.arch = arch, .sources = kernel_sources(), .cache = true})) {
-      EXPECT_EQ(one.result.status, Status::ok) << arch << ": " << one.result.reason;
-      EXPECT_EQ(one.result.spill_bytes, 0) << arch;
-    }
+    units.expect_compile();
   }
 }
 
 // Tiles of Y in fp8, drawn, where blocks of W's scales lie well and where they don't.
-TEST(QuantisedResults, CompileWithoutSpills) {
-  for (const std::string arch : {"sm_75", "sm_89", "sm_90a", "sm_120"})
-    for (const std::string variant : {"mma", "simt"})
-      for (const auto& [n, fusion] : {std::pair<int64_t, Fusion>{1536, {.permute_x = true, .silu = true}},
-                                      {1424, {.gelu = true, .interleaved = true}},
-                                      {784, {.by_slot = true, .gpt_oss = true}}}) {
-        const DeviceInfo device = device_of_arch(arch);
-        if (variant == "mma" && arch == "sm_75") continue;
-        Shape shape = shape_of(Dtype::fp8, n, 2048, fusion);
-        shape.layer.format = format_named("fp8-block-fp8");
-        SearchSpace space = load_space("full", built_in());
-        keep_variants(space, {variant}, built_in());
-        std::vector<std::string> units;
-        for (const Candidate& candidate : draw(space, shape, device, 2, /*seed=*/n).legal) {
-          units.push_back(find_variant(variant).unit(candidate, shape));
-          if (variant == "mma")
-            units.back() += fmt::format("static_assert(moetune::Mma<Config>::layout.bytes == {});\n",
-                                        find_variant(variant).plan(candidate, shape).shared_bytes);
-        }
-        EXPECT_EQ(units.size(), 2u);
-        keep_sample(units);
-        for (const CompiledUnit& one :
-             compile_units(units, {.arch = arch, .sources = kernel_sources(), .cache = true})) {
-          EXPECT_EQ(one.result.status, Status::ok) << arch << " " << variant << " " << n << ": " << one.result.reason;
-          EXPECT_EQ(one.result.spill_bytes, 0) << arch << " " << variant << " " << n;
-        }
-      }
+TEST(Compile, QuantisedResults) {
+  for (const auto& [variant, arch] : {std::pair("simt", "sm_75"), {"mma", "sm_89"}, {"mma", "sm_120"}}) {
+    Units units(arch);
+    SearchSpace space = load_space("full", built_in());
+    keep_variants(space, {variant}, built_in());
+    for (const auto& [n, fusion] : {std::pair<int64_t, Fusion>{1536, {.permute_x = true, .silu = true}},
+                                    {1424, {.gelu = true, .interleaved = true}},
+                                    {784, {.by_slot = true, .gpt_oss = true}}}) {
+      Shape shape = shape_of(Dtype::fp8, n, 2048, fusion);
+      shape.layer.format = format_named("fp8-block-fp8");
+      const Candidate drawn = draw(space, shape, device_of_arch(arch), 1, /*seed=*/n).legal.at(0);
+      units.add(drawn, shape,
+                drawn.variant->name != "mma" ? ""
+                                             : fmt::format("static_assert(moetune::Mma<Config>::layout.bytes == {});\n",
+                                                           drawn.variant->plan(drawn, shape).shared_bytes));
+    }
+    units.expect_compile();
+  }
 }
 
 // What the tests on a GPU plant stands in the kernels once, compiles, and is in what runs there.
-void expect_planted(const Plant& plant, const std::string& unit, const std::string& target) {
-  const TemporaryFolder folder;
-  plant_kernels(plant, folder.path());
-  const CompiledUnit right = compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources()}).front();
-  const CompiledUnit wrong =
-      compile_units({&unit, 1}, {.arch = target, .sources = kernel_sources(folder.path())}).front();
-  EXPECT_EQ(right.result.status, Status::ok) << plant.fault << ": " << right.log;
-  EXPECT_EQ(wrong.result.status, Status::ok) << plant.variant << ", " << plant.fault << ": " << wrong.log;
-  EXPECT_EQ(wrong.cubin == right.cubin, plant.fault == "none") << plant.variant << ", " << plant.fault;
-}
-
-TEST(Plants, AllCompile) {
+TEST(SampledCompile, Plants) {
+  struct Planted {
+    Plant plant;
+    std::string unit, arch;
+  };
+  std::vector<Planted> all;
   const Problem problem = planted_problem();
   for (const Plant& plant : kPlants) {
-    const std::string target = plant.variant == "wgmma" ? "sm_90a" : "sm_80";
-    const Candidate candidate = planted_candidate(plant, problem, device_of_arch(target));
-    expect_planted(plant, candidate.variant->unit(candidate, problem.shape), target);
+    const std::string arch = plant.variant == "wgmma" ? "sm_90a" : "sm_80";
+    const Candidate candidate = planted_candidate(plant, problem, device_of_arch(arch));
+    all.push_back({plant, candidate.variant->unit(candidate, problem.shape), arch});
   }
   for (const Fp8Plant& one : kFp8Plants) {
     Shape shape = shape_of(Dtype::fp8, 384, 512, one.fusion);
     shape.layer.format = find_format("fp8", one.deep ? ScaleKind::channel : ScaleKind::block, one.result);
     shape.layer.n = one.result == Dtype::fp8 ? 512 : 384;
     const Candidate candidate = parse_candidate(one.candidate);
-    ASSERT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
-    expect_planted(one.plant, candidate.variant->unit(candidate, shape), "sm_90a");
+    EXPECT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
+    all.push_back({one.plant, candidate.variant->unit(candidate, shape), "sm_90a"});
   }
   for (const GatePlant& one : kGatePlants) {
     Problem gated = planted_problem();
@@ -441,11 +438,23 @@ TEST(Plants, AllCompile) {
     if (!one.fusion.store_h) gated.shape.op = Op::dx, gated.shape.layer.projection = Projection::down;
     const Variant& variant = find_variant(one.plant.variant);
     const bool of_kernel = one.plant.file.starts_with(one.plant.variant);
-    const std::string target = one.plant.variant == "wgmma" ? "sm_90a" : "sm_80";
-    expect_planted(one.plant,
-                   of_kernel ? variant.unit(variant.fallback(gated, device_of_arch(target)), gated.shape)
+    const std::string arch = one.plant.variant == "wgmma" ? "sm_90a" : "sm_80";
+    all.push_back({one.plant,
+                   of_kernel ? variant.unit(variant.fallback(gated, device_of_arch(arch)), gated.shape)
                              : service_unit(Dtype::bf16),
-                   target);
+                   arch});
+  }
+  for (const Planted& one : all)
+    EXPECT_NO_THROW(with_plant(kernel_sources().at(one.plant.file), one.plant)) << one.plant.fault;
+  keep_sample(all);
+  for (const auto& [plant, unit, arch] : all) {
+    KernelSources sources = kernel_sources();
+    const CompiledUnit right = compile_units({&unit, 1}, {.arch = arch, .sources = sources}).front();
+    sources[plant.file] = with_plant(sources[plant.file], plant);
+    const CompiledUnit wrong = compile_units({&unit, 1}, {.arch = arch, .sources = sources}).front();
+    EXPECT_EQ(right.result.status, Status::ok) << plant.fault << ": " << right.log;
+    EXPECT_EQ(wrong.result.status, Status::ok) << plant.variant << ", " << plant.fault << ": " << wrong.log;
+    EXPECT_EQ(wrong.cubin == right.cubin, plant.fault == "none") << plant.variant << ", " << plant.fault;
   }
 }
 
