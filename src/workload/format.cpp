@@ -2,6 +2,7 @@
 #include "workload/format.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <deque>
@@ -12,34 +13,47 @@
 namespace moetune {
 namespace {
 
-// What the rows of a dtype share. A row is one of each: a kind of scales, a dtype of Y, and where sums may be fast,
-// whether they are.
+// A kind of scales that a dtype may have, with the dtypes of Y beside it, and whether its sums may be fast.
+struct FamilyScales {
+  ScaleKind kind;
+  std::vector<Dtype> results = {Dtype::bf16, Dtype::fp16};
+  bool may_be_fast = false;
+};
+
+// What the rows of a dtype share. A row is one of each: a kind of scales, a dtype of Y, and whether sums are fast.
 struct Family {
   std::string_view dtype;
-  Dtype w;                 // in memory
-  bool quantises_x;        // X as W; else X has the dtype of Y
-  std::vector<ScaleKind> scales = {};  // the default first; none: not quantised, and Y has the dtype of X
+  Dtype w;                                // in memory
+  bool quantises_x;                       // X as W; else X has the dtype of Y
+  std::vector<FamilyScales> scales = {};  // the default first; none: not quantised, and Y has the dtype of X
   bool zero_points = false;
+  Sums sums = Sums::fp32;  // unless they are fast
 };
 
 const std::vector<Family>& families() {
   using enum ScaleKind;
+  using enum Dtype;
+  static const std::vector<FamilyScales> groups = {{group128}, {group32}, {group64}};
   static const std::vector<Family> all = {
-      {"bf16", Dtype::bf16, false},
-      {"fp16", Dtype::fp16, false},
-      {"fp32", Dtype::fp32, false},
-      {"fp8", Dtype::fp8, true, {block, channel, tensor}},
-      {"int8", Dtype::int8, false, {channel}},
-      {"int8-w8a8", Dtype::int8, true, {channel}},
-      {"int4", Dtype::int4, false, {group128, group32, group64}},
-      {"uint4", Dtype::uint4, false, {group128, group32, group64}, true},
+      {"bf16", bf16, false},
+      {"fp16", fp16, false},
+      {"fp32", fp32, false},
+      {.dtype = "fp8",
+       .w = fp8,
+       .quantises_x = true,
+       .scales = {{block, {bf16, fp16, fp8}},
+                  {.kind = channel, .may_be_fast = true},
+                  {.kind = tensor, .may_be_fast = true}},
+       .sums = Sums::promoted},
+      {"int8", int8, false, {{channel}}},
+      {"int8-w8a8", int8, true, {{channel}}},
+      {"int4", int4, false, groups},
+      {"uint4", uint4, false, groups, true},
   };
   return all;
 }
 
-const Family& family_of(std::string_view dtype) {
-  return families()[place_of_word("dtype", dtype, format_dtypes())];
-}
+const Family& family_of(std::string_view dtype) { return families()[place_of_word("dtype", dtype, format_dtypes())]; }
 
 // Blocks are 1x128 of X and 128x128 of W; scales of groups along k have the dtype of Y, others are fp32.
 Scales scales_of_operand(ScaleKind kind, bool weights, Dtype result) {
@@ -62,12 +76,10 @@ std::vector<Format> make_formats() {
       rows.push_back({.word = family.dtype, .dtype = family.dtype, .x = plain, .w = plain, .y = plain});
       continue;
     }
-    const bool fp8 = family.w == Dtype::fp8;
-    for (const ScaleKind kind : family.scales)
-      for (const Dtype result : {Dtype::bf16, Dtype::fp16, Dtype::fp8})
+    for (const auto& [kind, results, may_be_fast] : family.scales)
+      for (const Dtype result : results)
         for (const bool fast : {false, true}) {
-          const bool blocks = kind == ScaleKind::block;
-          if ((fast && (!fp8 || blocks)) || (result == Dtype::fp8 && !(fp8 && blocks))) continue;
+          if (fast && !may_be_fast) continue;
           const Dtype stage = family.quantises_x ? family.w : result;
           Format row{.word = words.emplace_back(word_of(family, kind, result, fast)),
                      .dtype = family.dtype,
@@ -78,7 +90,7 @@ std::vector<Format> make_formats() {
                            .scales = scales_of_operand(kind, true, result),
                            .zero_points = family.zero_points},
                      .y = plain_type(result),
-                     .sums = !fp8 ? Sums::fp32 : fast ? Sums::fast : Sums::promoted};
+                     .sums = fast ? Sums::fast : family.sums};
           if (family.quantises_x) row.x.scales = scales_of_operand(kind, false, result);
           if (result == Dtype::fp8) row.y.scales = block_scales(1, 128);
           rows.push_back(row);
@@ -121,34 +133,40 @@ const Format& format_named(std::string_view word) {
 
 std::vector<std::string> format_dtypes() { return mapped<std::string>(families(), &Family::dtype); }
 
-std::vector<ScaleKind> scales_of(std::string_view dtype) { return family_of(dtype).scales; }
+std::vector<ScaleKind> scales_of(std::string_view dtype) {
+  return mapped<ScaleKind>(family_of(dtype).scales, &FamilyScales::kind);
+}
 
 const Format& find_format(std::string_view dtype, std::optional<ScaleKind> scales, Dtype result, bool fast_sums) {
   const Family& family = family_of(dtype);
-  const bool fp8 = family.w == Dtype::fp8;
   if (family.scales.empty()) {
-    if (scales.value_or(ScaleKind::none) != ScaleKind::none || (result != Dtype::bf16 && result != family.w) || fast_sums)
+    if (scales.value_or(ScaleKind::none) != ScaleKind::none || (result != Dtype::bf16 && result != family.w) ||
+        fast_sums)
       throw request_error(fmt::format("{} has no scales, no other Y and no fast sums", dtype),
                           "these belong to fp8, and to int8 and 4 bits without fast sums");
     return format_named(dtype);
   }
-  const ScaleKind kind = scales.value_or(family.scales.front());
-  if (!contains(family.scales, kind))
-    throw request_error(
-        kind == ScaleKind::none ? fmt::format("{} needs scales", dtype)
-                                : fmt::format("{} has no scales of {}", dtype, name(kind)),
-        fmt::format("use {}", fp8                           ? "block, channel or tensor"
-                              : family.scales.size() > 1 ? "group32, group64 or group128"
-                                                         : "channel"));
-  if (fast_sums && !fp8) throw request_error(fmt::format("{} has no fast sums", dtype), "these belong to fp8");
-  if (fast_sums && kind == ScaleKind::block)
+  const ScaleKind kind = scales.value_or(family.scales.front().kind);
+  const auto of_kind = std::ranges::find(family.scales, kind, &FamilyScales::kind);
+  if (of_kind == family.scales.end()) {
+    std::vector<std::string_view> names;
+    for (const ScaleKind other : kScaleKinds)
+      if (contains(family.scales, other, &FamilyScales::kind)) names.push_back(name(other));
+    throw request_error(kind == ScaleKind::none ? fmt::format("{} needs scales", dtype)
+                                                : fmt::format("{} has no scales of {}", dtype, name(kind)),
+                        fmt::format("use {}", fmt::join(names, " or ")));
+  }
+  if (fast_sums && family.sums != Sums::promoted)
+    throw request_error(fmt::format("{} has no fast sums", dtype), "these belong to fp8");
+  if (fast_sums && !of_kind->may_be_fast)
     throw request_error("fp8 with scales of blocks has no fast sums",
                         "a block ends every 128 of k; use scales of channels or tensors");
   for (const Format& row : formats())
-    if (row.dtype == dtype && row.scales == kind && row.y.dtype == result && has_fast_sums(row) == fast_sums) return row;
-  throw request_error(fmt::format("Y of {} cannot be {}", dtype, name(result)),
-                      result == Dtype::fp8 ? "use bf16 or fp16; fp8 belongs to fp8 with scales of blocks"
-                                           : "use bf16 or fp16");
+    if (row.dtype == dtype && row.scales == kind && row.y.dtype == result && has_fast_sums(row) == fast_sums)
+      return row;
+  throw request_error(
+      fmt::format("Y of {} cannot be {}", dtype, name(result)),
+      result == Dtype::fp8 ? "use bf16 or fp16; fp8 belongs to fp8 with scales of blocks" : "use bf16 or fp16");
 }
 
 }  // namespace moetune
