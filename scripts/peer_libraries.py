@@ -78,11 +78,20 @@ FP8_SPACE = (
 )
 
 
+# As kernels have them: kernels/formulas.h.
+GPT_OSS_SLOPE, GPT_OSS_LIMIT = 1.702, 7
+MOST_FP8, LEAST_MOST = 448, 1e-10
+
+
+def _gpt_oss(torch, gate, up):
+    gate = gate.clamp(max=GPT_OSS_LIMIT)
+    return gate * torch.sigmoid(GPT_OSS_SLOPE * gate) * (up.clamp(-GPT_OSS_LIMIT, GPT_OSS_LIMIT) + 1)
+
+
 ACTIVATIONS = {
     "silu": lambda torch, gate, up: torch.nn.functional.silu(gate) * up,
     "gelu": lambda torch, gate, up: torch.nn.functional.gelu(gate) * up,
-    "gpt_oss": lambda torch, gate, up: (gate.clamp(max=7) * torch.sigmoid(1.702 * gate.clamp(max=7)) *
-                                        (up.clamp(-7, 7) + 1)),
+    "gpt_oss": _gpt_oss,
 }
 
 
@@ -440,7 +449,7 @@ class Problem:
         if not self.quantised:
             return self.activated(product)
         blocks = self.activated(product.float()).reshape(*product.shape[:-1], -1, SCALE_BLOCK)
-        scales = blocks.abs().amax(-1, keepdim=True).clamp(min=1e-10) / 448
+        scales = blocks.abs().amax(-1, keepdim=True).clamp(min=LEAST_MOST) / MOST_FP8
         return (blocks / scales).to(self.torch.float8_e4m3fn).reshape(*product.shape[:-1], -1), scales[..., 0]
 
     def dequantised(self, result):

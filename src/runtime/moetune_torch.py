@@ -187,6 +187,7 @@ def _words(fusion):
 
 
 _ACTIVATIONS = {"silu", "gelu", "gpt_oss"}
+_GPT_OSS_SLOPE, _GPT_OSS_LIMIT = 1.702, 7  # as kernels have them: kernels/formulas.h
 
 
 def _columns(w, fusion):
@@ -424,8 +425,8 @@ def _activated(hidden, activation, interleaved):
     """act(gate) * up by torch."""
     gate, up = (hidden[..., ::2], hidden[..., 1::2]) if interleaved else hidden.chunk(2, dim=-1)
     if activation == "gpt_oss":
-        gate, up = gate.clamp(max=7), up.clamp(-7, 7)
-        return gate * torch.sigmoid(1.702 * gate) * (up + 1)
+        gate, up = gate.clamp(max=_GPT_OSS_LIMIT), up.clamp(-_GPT_OSS_LIMIT, _GPT_OSS_LIMIT)
+        return gate * torch.sigmoid(_GPT_OSS_SLOPE * gate) * (up + 1)
     return getattr(torch.nn.functional, activation)(gate) * up
 
 
