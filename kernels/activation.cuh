@@ -1,5 +1,6 @@
 // Activations and their derivatives, with exact exponentials: what gradients and references are made of.
 #pragma once
+#include "formulas.h"
 #include "numbers.cuh"
 
 namespace moetune {
@@ -24,21 +25,22 @@ __device__ __forceinline__ Quotient quotient(float a, float b) {
 struct Activated {
   float value, of_gate, of_up;
 };
-// 0 none, 1 silu, 2 gelu, 3 gpt_oss: Activation in src/workload/product.h.
 template <bool fast = false>
-__device__ __forceinline__ Activated activated(int activation, float gate, float up) {
-  if (activation == 2) {
-    const float below = (1 + erff(gate * 0.70710678118654752f)) / 2;
-    return {gate * below * up, (below + gate * expf(-gate * gate / 2) * 0.39894228040143268f) * up, gate * below};
+__device__ __forceinline__ Activated activated(Activation activation, float gate, float up) {
+  if (activation == Activation::gelu) {
+    constexpr float root = kRootOfHalf, density = kInverseRootOf2Pi;
+    const float below = (1 + erff(gate * root)) / 2;
+    return {gate * below * up, (below + gate * expf(-gate * gate / 2) * density) * up, gate * below};
   }
-  const bool limited = activation == 3;
-  const float g = limited ? fminf(gate, 7) : gate, u = limited ? fminf(fmaxf(up, -7), 7) + 1 : up;
-  const float slope = limited ? 1.702f : 1;
-  const auto [gs, s] = quotient<fast>(g, 1 + expf(limited ? -1.702f * g : -g));
+  constexpr float of_gpt_oss = kGptOssSlope, limit = kGptOssLimit;
+  const bool limited = activation == Activation::gpt_oss;
+  const float g = limited ? fminf(gate, limit) : gate, u = limited ? fminf(fmaxf(up, -limit), limit) + 1 : up;
+  const float slope = limited ? of_gpt_oss : 1;
+  const auto [gs, s] = quotient<fast>(g, 1 + expf(limited ? -of_gpt_oss * g : -g));
   const float of_gate = (s + slope * gs * (1 - s)) * u;
-  return {gs * u, limited && gate > 7 ? 0 : of_gate, limited && fabsf(up) > 7 ? 0 : gs};
+  return {gs * u, limited && gate > limit ? 0 : of_gate, limited && fabsf(up) > limit ? 0 : gs};
 }
-__device__ __forceinline__ float activate(int activation, float gate, float up) {
+__device__ __forceinline__ float activate(Activation activation, float gate, float up) {
   return activated(activation, gate, up).value;
 }
 

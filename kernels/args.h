@@ -69,7 +69,7 @@ struct Args {
   // columns to the next. A distance of 0 repeats a scale. Scales of groups along k have elements of y, and distances
   // from one row and from one group to the next.
   const float* x_scales = nullptr;
-  const float* w_scales = nullptr;
+  const void* w_scales = nullptr;  // floats, but for groups along k
   long long x_scale_row = 0, x_scale_step = 0;
   long long w_scale_expert = 0, w_scale_row = 0, w_scale_step = 0;
   const void* bias = nullptr;  // [experts, n] elements of y, in the order of W's rows

@@ -1,5 +1,6 @@
-// Number formats and their conversions, and the hash that generates operands. No headers: bits and PTX.
+// Number formats and their conversions, and the hash that generates operands: bits and PTX.
 #pragma once
+#include "formulas.h"
 
 namespace moetune {
 
@@ -15,9 +16,6 @@ struct fp16 {
 struct fp8 {  // e4m3: four bits of exponent, three of fraction, no infinity
   unsigned char bits;
 };
-
-// A quantised result's scale is the largest magnitude, kLeastMost at least, / kMostFp8; twins in src/workload/product.h.
-constexpr float kMostFp8 = 448, kLeastMost = 1e-10f;
 
 struct int8 {
   signed char bits;
@@ -81,13 +79,13 @@ __forceinline__ int8 round_to<int8>(float value) {
   return {static_cast<signed char>(__float2int_rn(fminf(fmaxf(value, -128.0f), 127.0f)))};
 }
 
-// What random values are multiplied by before they are rounded; see stored_value in src/workload/product.h.
+// What random values are multiplied by before they are rounded; see stored_value in src/workload/product/values.h.
 template <class Element>
 constexpr float spread = 1;
 template <>
-constexpr float spread<int8> = 32;
+constexpr float spread<int8> = kSpreadOfInt8;
 template <>
-constexpr float spread<nibbles> = 3;
+constexpr float spread<nibbles> = kSpreadOfNibbles;
 
 template <class Element>
 __forceinline__ float element_at(const Element* elements, long long index) {
@@ -124,23 +122,12 @@ __forceinline__ unsigned multiply_pair(unsigned a, unsigned b) {
   return result;
 }
 
-// The twin of operand_value in src/workload/problem.h, which states the formula.
+// The twin of splitmix64 in src/base/random.h.
 __forceinline__ unsigned long long splitmix64(unsigned long long x) {
   x += 0x9e3779b97f4a7c15ull;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
   return x ^ (x >> 31);
-}
-__forceinline__ float integer_value(unsigned bits, int most) {
-  return static_cast<float>(static_cast<int>((bits >> 8) % (2u * most + 1u)) - most);
-}
-__forceinline__ float random_value(unsigned bits) {
-  const int sum = (bits & 255u) + ((bits >> 8) & 255u) + ((bits >> 16) & 255u) + (bits >> 24);
-  const int fine = static_cast<int>((bits * 0x9e3779b1u) >> 24);
-  return static_cast<float>((sum - 510) * 512 + 2 * fine - 255) * 1.32144990e-05f;
-}
-__forceinline__ float weight_value(unsigned bits) {
-  return (static_cast<float>(bits >> 8) + 0.5f) * 5.9604644775390625e-08f;
 }
 
 }  // namespace moetune

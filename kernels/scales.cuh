@@ -71,7 +71,7 @@ struct BlockScalesOfW {
       const Args& args = block.args;
       const int number = static_cast<int>(threadIdx.x % threads) % blocks;
       const int first = w_block<Block>(args, tile.column, number);
-      from = args.w_scales + tile.expert * args.w_scale_expert + first * args.w_scale_row;
+      from = static_cast<const float*>(args.w_scales) + tile.expert * args.w_scale_expert + first * args.w_scale_row;
       inside = static_cast<long long>(first) * kScaleBlock < args.n;
     }
     __forceinline__ void copy(const Block& block, const typename Block::Tile&, int stage, int k) const {
@@ -84,8 +84,9 @@ struct BlockScalesOfW {
   // `row` counts through all experts.
   static __forceinline__ float of(const Args& args, long long row, long long column) {
     const long long expert = row / args.n;
-    return args.w_scales[expert * args.w_scale_expert + (row - expert * args.n) / kScaleBlock * args.w_scale_row +
-                         column / kScaleBlock * args.w_scale_step];
+    return static_cast<const float*>(
+        args.w_scales)[expert * args.w_scale_expert + (row - expert * args.n) / kScaleBlock * args.w_scale_row +
+                       column / kScaleBlock * args.w_scale_step];
   }
 };
 
@@ -145,7 +146,7 @@ struct RowScalesOfW {
     __forceinline__ void begin(const Block& block, const typename Block::Tile& tile, const auto& steps, const auto&) {
       const Args& args = block.args;
       constexpr bool joined = Block::Function::columns_per_output > 1;
-      const float* const of_expert = args.w_scales + tile.expert * args.w_scale_expert;
+      const float* const of_expert = static_cast<const float*>(args.w_scales) + tile.expert * args.w_scale_expert;
       rows.begin(steps, joined ? of_expert : of_expert + tile.column * args.w_scale_row,
                  static_cast<int>(args.n) - tile.column,
                  [&](int r) { return (joined ? w_row<Block>(args, tile.column + r) : r) * args.w_scale_row; });
@@ -156,7 +157,8 @@ struct RowScalesOfW {
   };
   static __forceinline__ float of(const Args& args, long long row, long long) {
     const long long expert = row / args.n;
-    return args.w_scales[expert * args.w_scale_expert + (row - expert * args.n) * args.w_scale_row];
+    return static_cast<const float*>(
+        args.w_scales)[expert * args.w_scale_expert + (row - expert * args.n) * args.w_scale_row];
   }
 };
 
@@ -166,9 +168,9 @@ template <int columns, class Scale, bool zero_points>
 struct GroupScalesOfW {
   static __forceinline__ float of(const Args& args, long long row, long long column) {
     const long long expert = row / args.n;
-    return to_float(static_cast<const Scale*>(static_cast<const void*>(
-        args.w_scales))[expert * args.w_scale_expert + (row - expert * args.n) * args.w_scale_row +
-                        column / columns * args.w_scale_step]);
+    return to_float(static_cast<const Scale*>(
+        args.w_scales)[expert * args.w_scale_expert + (row - expert * args.n) * args.w_scale_row +
+                       column / columns * args.w_scale_step]);
   }
   // A nibble, like the elements that it is subtracted from.
   static __forceinline__ float zero(const Args& args, long long row, long long column) {

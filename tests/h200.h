@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "variant/device.h"
-#include "workload/product.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 

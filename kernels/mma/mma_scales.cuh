@@ -53,8 +53,8 @@ struct MmaOperandScales {
     }
   }
   __forceinline__ void copy(const Args& args, float* to, int k) const {
-    const float* const scales =
-        (is_x ? args.x_scales : args.w_scales) + k / kScaleBlock * (is_x ? args.x_scale_step : args.w_scale_step);
+    const float* const scales = (is_x ? args.x_scales : static_cast<const float*>(args.w_scales)) +
+                                k / kScaleBlock * (is_x ? args.x_scale_step : args.w_scale_step);
 #pragma unroll
     for (int i = 0; i < copies; ++i)
       if (number(i) < count) cp_async<4>(shared_address(to + number(i)), scales + from[i], number(i) < there);

@@ -33,7 +33,7 @@ struct BlockScalesByWarp {
     wide = args.x_scale_step == 1 && aligned % depth == 0;
     const int block = w_block<Block>(args, tile.column, lane % blocks);
     w_inside = static_cast<long long>(block) * kScaleBlock < args.n && lane / blocks < depth;
-    w_from = args.w_scales + tile.expert * args.w_scale_expert + block * args.w_scale_row;
+    w_from = static_cast<const float*>(args.w_scales) + tile.expert * args.w_scale_expert + block * args.w_scale_row;
   }
   // Parts from `first` on.
   __forceinline__ void read(int first) {

@@ -25,19 +25,22 @@ struct alignas(sizeof(Element) * count) Vector {
 // divides them. With `h` the sums with their bias are stored there, [rows, n].
 template <int count, class Out, class In, class Bias>
 __device__ __forceinline__ void finish_rows(Out* out, Out* h, const In* sums, const Bias* bias, const int* first_rows,
-                                            int experts, int activation, bool interleaved, const int* to,
+                                            int experts, Activation activation, bool interleaved, const int* to,
                                             RowWeights weights, int rows, long long n) {
-  const long long columns = activation == 0 ? n : n / 2;
+  const long long columns = activation == Activation::none ? n : n / 2;
   for (int row = blockIdx.x; row < rows; row += gridDim.x) {
     int expert = 0;
     if (bias)
       for (int end = experts; end - expert > 1;) {
         const int middle = (expert + end) / 2;
-        if (first_rows[middle] <= row) expert = middle; else end = middle;
+        if (first_rows[middle] <= row)
+          expert = middle;
+        else
+          end = middle;
       }
     const float weight = weight_of<Out>(weights, row);
     const In* const from = sums + row * n;
-    const auto load = [&](long long column, float (&values)[count]) {
+    const auto load = [&](long long column, float(&values)[count]) {
       const auto vector = *reinterpret_cast<const Vector<In, count>*>(from + column);
       for (int i = 0; i < count; ++i)
         values[i] = to_float(vector.of[i]) + (bias ? to_float(bias[expert * n + column + i]) : 0.0f);
@@ -48,12 +51,12 @@ __device__ __forceinline__ void finish_rows(Out* out, Out* h, const In* sums, co
     };
     for (long long j = threadIdx.x * count; j < columns; j += blockDim.x * count) {
       float values[2][count];
-      load(activation != 0 && interleaved ? 2 * j : j, values[0]);
-      if (activation != 0) load(interleaved ? 2 * j + count : j + columns, values[1]);
+      load(activation != Activation::none && interleaved ? 2 * j : j, values[0]);
+      if (activation != Activation::none) load(interleaved ? 2 * j + count : j + columns, values[1]);
       Vector<Out, count> result;
       for (int i = 0; i < count; ++i) {
         float value = values[0][i];
-        if (activation != 0) {
+        if (activation != Activation::none) {
           const int at = 2 * i;  // of a gate, where gates and ups alternate
           value = activate(activation, interleaved ? values[at / count][at % count] : values[0][i],
                            interleaved ? values[(at + 1) / count][(at + 1) % count] : values[1][i]);
@@ -68,8 +71,8 @@ __device__ __forceinline__ void finish_rows(Out* out, Out* h, const In* sums, co
 
 // The same of a quantised result: rows of `out` are fp8, with a scale for each kScaleBlock columns. A warp has these.
 template <class In>
-__device__ __forceinline__ void quantise_rows(fp8* out, float* scales, const In* sums, int activation, bool interleaved,
-                                              const int* to, int rows, long long n) {
+__device__ __forceinline__ void quantise_rows(fp8* out, float* scales, const In* sums, Activation activation,
+                                              bool interleaved, const int* to, int rows, long long n) {
   constexpr int count = kScaleBlock / 32;
   const long long columns = n / 2, blocks = (columns + kScaleBlock - 1) / kScaleBlock, warps = blockDim.x / 32;
   const int lane = threadIdx.x % 32;
@@ -92,9 +95,9 @@ __device__ __forceinline__ void quantise_rows(fp8* out, float* scales, const In*
   }
 }
 
-// out[token] = the sum over the rows of its slots, in their order, rounded; slots with row_of < 0 are left out. Rows are
-// rounded to Element and, with weights, by slot, multiplied by these and rounded again, before they are added. One block
-// a token.
+// out[token] = the sum over the rows of its slots, in their order, rounded; slots with row_of < 0 are left out. Rows
+// are rounded to Element and, with weights, by slot, multiplied by these and rounded again, before they are added. One
+// block a token.
 template <class Element, int count, class Out, class In>
 __device__ __forceinline__ void sum_slots(Out* out, const In* rows, const int* row_of, const float* weights, int tokens,
                                           int top_k, long long width) {
@@ -133,8 +136,8 @@ __device__ __forceinline__ float block_sum(float value) {
 // weighted. One block a row.
 template <int count, class Out, class Element>
 __device__ __forceinline__ void gate_gradient(Out* dh, Out* x, float* gradient, const float* sums, const Element* h,
-                                              const int* slots, const float* weights, int activation, bool interleaved,
-                                              int rows, long long width) {
+                                              const int* slots, const float* weights, Activation activation,
+                                              bool interleaved, int rows, long long width) {
   for (int row = blockIdx.x; row < rows; row += gridDim.x) {
     const int slot = slots[row];
     if (slot < 0) continue;
@@ -153,7 +156,8 @@ __device__ __forceinline__ void gate_gradient(Out* dh, Out* x, float* gradient, 
 #pragma unroll
       for (int i = 0; i < count; ++i) {
         const int at = interleaved ? 2 * i : i, next = interleaved ? 2 * i + 1 : i + count;
-        const float gate = to_float(pairs[at / count].of[at % count]), up = to_float(pairs[next / count].of[next % count]);
+        const float gate = to_float(pairs[at / count].of[at % count]),
+                    up = to_float(pairs[next / count].of[next % count]);
         const Activated made = activated(activation, gate, up);
         again.of[i] = round_to<Out>(made.value);
         product += sum.of[i] * to_float(round_to<Element>(made.value));

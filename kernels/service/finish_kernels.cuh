@@ -2,6 +2,8 @@
 #pragma once
 #include "service/finish.cuh"
 
+using moetune::Activation;
+
 extern "C" __global__ void invert(int* row_of, const int* slots, int rows) { moetune::invert(row_of, slots, rows); }
 extern "C" __global__ void sum_slots(Element* out, const Element* rows, const int* row_of, const float* weights,
                                      int tokens, int top_k, long long width) {
@@ -11,7 +13,7 @@ extern "C" __global__ void sum_slots(Element* out, const Element* rows, const in
     moetune::sum_slots<Element, 1>(out, rows, row_of, weights, tokens, top_k, width);
 }
 extern "C" __global__ void gate_gradient(Element* dh, Element* x, float* gradient, const float* sums, const Element* h,
-                                         const int* slots, const float* weights, int activation, int interleaved,
+                                         const int* slots, const float* weights, Activation activation, int interleaved,
                                          int rows, long long width) {
   if (width % 8 == 0)
     moetune::gate_gradient<16 / sizeof(Element)>(dh, x, gradient, sums, h, slots, weights, activation, interleaved,

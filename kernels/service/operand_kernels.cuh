@@ -2,8 +2,9 @@
 #pragma once
 #include "service/operands.cuh"
 
-extern "C" __global__ void fill(Element* out, unsigned long long count, unsigned long long base, int values) {
-  moetune::fill(out, count, base, values);
+extern "C" __global__ void fill(Element* out, unsigned long long count, unsigned long long base,
+                                moetune::Filling filling, int most) {
+  moetune::fill(out, count, base, filling, most);
 }
 extern "C" __global__ void dequantise(float* out, const Element* in, const int* from, const float* scales,
                                       const Element* zeros, long long first, long long rows, long long width,

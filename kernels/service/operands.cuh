@@ -4,42 +4,35 @@
 
 namespace moetune {
 
-// values: -most integers in [-most, most], 1 random, 2 weights, 3 weights rounded up to quarters, 4 scales for integers, 5 scales, 6 scales of
-// int8; the formulas stand at operand_value, stored_value and scale_value in src/workload.
-__device__ __forceinline__ float weight_or_scale(float weight, int values) {
-  if (values == 3) return ceilf(4 * weight) / 4;
-  if (values == 4) return weight <= 1.0f / 3 ? 0.5f : weight <= 2.0f / 3 ? 1.0f : 2.0f;
-  if (values == 6) return (weight + 0.5f) / 32;
-  return values == 5 ? weight + 0.5f : weight;
-}
-
+// Element `index` is of the hash of base + index / 2: of its low half if the index is even.
 template <class Element>
-__device__ __forceinline__ void fill(Element* out, unsigned long long count, unsigned long long base, int values) {
+__device__ __forceinline__ void fill(Element* out, unsigned long long count, unsigned long long base, Filling filling,
+                                     int most) {
+  const float factor = filling == Filling::random ? spread<Element> : 1;
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x * 2;
   for (unsigned long long i = (static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x) * 2; i < count;
        i += step) {
     const unsigned long long h = splitmix64(base + i / 2);
-    for (int half = 0; half < 2 && i + half < count; ++half) {
-      const unsigned bits = static_cast<unsigned>(half ? h >> 32 : h);
-      out[i + half] = round_to<Element>(values < 0    ? integer_value(bits, -values)
-                                        : values == 1 ? spread<Element> * random_value(bits)
-                                                      : weight_or_scale(weight_value(bits), values));
-    }
+    for (int half = 0; half < 2 && i + half < count; ++half)
+      out[i + half] =
+          round_to<Element>(factor * filled_value(filling, static_cast<unsigned>(half ? h >> 32 : h), most));
   }
 }
 
 // The same of elements that share a byte.
-__device__ __forceinline__ void fill(nibbles* out, unsigned long long count, unsigned long long base, int values) {
+__device__ __forceinline__ void fill(nibbles* out, unsigned long long count, unsigned long long base, Filling filling,
+                                     int most) {
+  const float factor = filling == Filling::random ? spread<nibbles> : 1;
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
   for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count / 2;
        i += step) {
     const unsigned long long h = splitmix64(base + i);
     const auto element = [&](unsigned bits) {
-      const float value = values < 0 ? integer_value(bits, -values) : spread<nibbles> * random_value(bits);
+      const float value = factor * filled_value(filling, bits, most);
       return __float2int_rn(fminf(fmaxf(value, -8.0f), 7.0f)) + 8;
     };
-    out[i] = {static_cast<unsigned char>(element(static_cast<unsigned>(h)) |
-                                         element(static_cast<unsigned>(h >> 32)) << 4)};
+    out[i] = {
+        static_cast<unsigned char>(element(static_cast<unsigned>(h)) | element(static_cast<unsigned>(h >> 32)) << 4)};
   }
 }
 
@@ -66,8 +59,9 @@ __device__ __forceinline__ void place_scales(float* out, const float* scales, co
 // scale covers row_block rows and column_block columns.
 template <class Element>
 __device__ __forceinline__ void dequantise(float* out, const Element* in, const int* from, const float* scales,
-                                           const Element* zeros, long long first, long long rows, long long width, long long row_block,
-                                           long long column_block, long long row_stride, long long column_stride) {
+                                           const Element* zeros, long long first, long long rows, long long width,
+                                           long long row_block, long long column_block, long long row_stride,
+                                           long long column_stride) {
   for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
     const long long source = from ? from[row] : first + row;
     for (long long j = threadIdx.x; j < width; j += blockDim.x) {

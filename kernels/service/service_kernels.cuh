@@ -5,8 +5,8 @@
 #include "service/operand_kernels.cuh"
 
 extern "C" __global__ void fill_weights(moetune::fp32* out, unsigned long long count, unsigned long long base,
-                                        int values) {
-  moetune::fill(out, count, base, values);
+                                        moetune::Filling filling, int most) {
+  moetune::fill(out, count, base, filling, most);
 }
 extern "C" __global__ void move_rows(Element* out, const Element* in, const int* from, const int* to, const int* slots,
                                      const float* weights, bool round_weights, int rows, long long width) {
@@ -22,13 +22,13 @@ extern "C" __global__ void slots_reference(moetune::fp32* out, const moetune::fp
   moetune::sum_slots<Element, 1>(out, rows, row_of, weights, tokens, top_k, width);
 }
 extern "C" __global__ void gate_reference(moetune::fp32* dh, moetune::fp32* x, float* gradient, const float* sums,
-                                          const Element* h, const int* slots, const float* weights, int activation,
-                                          int interleaved, int rows, long long width) {
+                                          const Element* h, const int* slots, const float* weights,
+                                          Activation activation, int interleaved, int rows, long long width) {
   moetune::gate_gradient<1>(dh, x, gradient, sums, h, slots, weights, activation, interleaved, rows, width);
 }
 template <class Out, class In>
 __device__ __forceinline__ void finish_any(Out* out, Out* h, const In* sums, const Element* bias, const int* first_rows,
-                                           int experts, int activation, bool interleaved, const int* to,
+                                           int experts, Activation activation, bool interleaved, const int* to,
                                            moetune::RowWeights weights, int rows, long long n) {
   constexpr int most = sizeof(In) == 2 ? 8 : 4;
   if (n % (2 * most) == 0)
@@ -37,22 +37,22 @@ __device__ __forceinline__ void finish_any(Out* out, Out* h, const In* sums, con
     moetune::finish_rows<1>(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
 }
 extern "C" __global__ void finish_rows(Element* out, Element* h, const Element* sums, const Element* bias,
-                                       const int* first_rows, int experts, int activation, bool interleaved,
+                                       const int* first_rows, int experts, Activation activation, bool interleaved,
                                        const int* to, moetune::RowWeights weights, int rows, long long n) {
   finish_any(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
 }
 extern "C" __global__ void finish_sums(Element* out, Element* h, const moetune::fp32* sums, const Element* bias,
-                                       const int* first_rows, int experts, int activation, bool interleaved,
+                                       const int* first_rows, int experts, Activation activation, bool interleaved,
                                        const int* to, moetune::RowWeights weights, int rows, long long n) {
   finish_any(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
 }
 extern "C" __global__ void finish_reference(moetune::fp32* out, moetune::fp32* h, const moetune::fp32* sums,
-                                            const Element* bias, const int* first_rows, int experts, int activation,
-                                            bool interleaved, const int* to, moetune::RowWeights weights, int rows,
-                                            long long n) {
+                                            const Element* bias, const int* first_rows, int experts,
+                                            Activation activation, bool interleaved, const int* to,
+                                            moetune::RowWeights weights, int rows, long long n) {
   finish_any(out, h, sums, bias, first_rows, experts, activation, interleaved, to, weights, rows, n);
 }
-extern "C" __global__ void quantise_rows(moetune::fp8* out, float* scales, const Element* sums, int activation,
+extern "C" __global__ void quantise_rows(moetune::fp8* out, float* scales, const Element* sums, Activation activation,
                                          bool interleaved, const int* to, int rows, long long n) {
   moetune::quantise_rows(out, scales, sums, activation, interleaved, to, rows, n);
 }

@@ -40,7 +40,8 @@ void require_comparable(const TunedTable& table, const DeviceInfo& device);
 ///                 minus the threshold either
 ///   improved      it lies below the threshold, the median is below minus the threshold and the interval below 0, and
 ///                 it is a discovery among all cells; else it is equivalent, or with a wide interval inconclusive
-///   regressed     an increase by SmallestEffect, of the ratio or the time; it is a discovery among all cells at a false
+///   regressed     an increase by SmallestEffect, of the ratio or the time; it is a discovery among all cells at a
+///   false
 ///                 discovery rate of 5 %; and further sets of rounds, over operands made anew after all cells were
 ///                 measured, confirm it until `patience` has passed, while none of them lies below the threshold
 ///   inconclusive  after all rounds the noise is larger than the threshold; there is nothing to compare with; or `stop`

@@ -2,8 +2,8 @@
 #pragma once
 #include <functional>
 
-#include "cli/text/console.h"
 #include "backend/worker/worker.h"
+#include "cli/text/console.h"
 
 namespace moetune {
 

@@ -8,7 +8,7 @@
 
 #include "base/group.h"
 #include "base/text/units.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 namespace {

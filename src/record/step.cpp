@@ -21,7 +21,7 @@ struct Half {
 void copy_parts_of_dx(Fusion& to, const Fusion& from) {
   if (!to.permute_y) to.sum_slots = from.sum_slots;
   to.weight_gradient = from.weight_gradient;
-  to.silu = from.silu, to.gelu = from.gelu, to.gpt_oss = from.gpt_oss, to.interleaved = from.interleaved;
+  to.activation = from.activation, to.interleaved = from.interleaved;
 }
 
 std::vector<Half> halves_of(const std::vector<CellTimes>& cells, Projection projection) {

@@ -10,8 +10,8 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kEnoughCalm = 10;    // rounds
-constexpr size_t kFastestBlocks = 3;  // fastest blocks; the slowest of them counts
+constexpr size_t kEnoughCalm = 10;      // rounds
+constexpr size_t kFastestBlocks = 3;    // fastest blocks; the slowest of them counts
 constexpr size_t kMaxResampled = 1000;  // rounds
 constexpr double kFirstNap = 10e-3, kLongestNap = 160e-3;
 

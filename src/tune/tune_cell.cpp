@@ -13,7 +13,7 @@
 #include "tune/search/strategy.h"
 #include "tune/trial.h"
 #include "tune/tuner.h"
-#include "workload/product.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {

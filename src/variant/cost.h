@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "variant/candidate.h"
 #include "variant/device.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 

@@ -41,9 +41,9 @@ Peaks peaks_of(std::string_view name);
 /// The words of GPUs that device_of_arch knows: "h200".
 std::vector<std::string> gpu_words();
 
-/// A device that is not here, by its architecture ("sm_80", "sm_90a"), its name ("h200") or any name as the driver gives
-/// it and its architecture ("NVIDIA H20@sm_90a"): for plans and for compiling without a GPU. Of an architecture alone,
-/// SMs, caches and peaks are not known. Errors: unknown word.
+/// A device that is not here, by its architecture ("sm_80", "sm_90a"), its name ("h200") or any name as the driver
+/// gives it and its architecture ("NVIDIA H20@sm_90a"): for plans and for compiling without a GPU. Of an architecture
+/// alone, SMs, caches and peaks are not known. Errors: unknown word.
 DeviceInfo device_of_arch(const std::string& arch);
 
 /// The target to compile for: "sm_90a" for compute capability 90, "sm_80" for 80, ...

@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "kernels/args.h"
 #include "kernels/tiles.h"
-#include "workload/product.h"
+#include "workload/product/passes.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 

@@ -10,15 +10,13 @@
 
 #include "base/group.h"
 #include "workload/model.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 namespace {
 
 constexpr int64_t kDefaultTokens = 256;
 constexpr size_t kMaxCells = 10000;
-constexpr bool Fusion::*kGates[] = {&Fusion::silu, &Fusion::gelu, &Fusion::gpt_oss};
-constexpr std::string_view kActivations[] = {"silu", "gelu", "gpt-oss"};  // as models name them
 
 template <typename Value>
 std::vector<Value> or_else(const std::vector<Value>& given, Value usual) {
@@ -75,21 +73,20 @@ bool takes_gates(Projection projection, Op op, std::span<const Op> ops) {
 }
 
 // The activation of the experts in an ffn: silu if nothing names it, which a note on the model says.
-bool Fusion::*gate_of(const Model& model) {
+Activation gate_of(const Model& model) {
   if (!model.gated)
     throw CellRequestError(
         "projection",
         fmt::format("the experts of {} have no gate, and no kernel of an ffn has their activation", model.name),
         "tune their projections apart: up,down");
-  if (model.activation.empty()) return &Fusion::silu;
-  const auto known = std::ranges::find(kActivations, model.activation);
-  if (known == std::end(kActivations))
+  if (model.activation.empty()) return Activation::silu;
+  if (!contains(kActivationWords, model.activation))
     throw CellRequestError(
         "projection",
         fmt::format("no kernel of an ffn has the activation of the experts of {}: {}", model.name, model.activation),
         fmt::format("tune their projections apart, up,down, or put one of {} in its place with gated",
-                    fmt::join(kActivations, ", ")));
-  return kGates[known - std::begin(kActivations)];
+                    fmt::join(kActivationWords, ", ")));
+  return parse_activation("activation", model.activation);
 }
 
 // What the cells of a projection and an op have of the fusions, where several are listed.
@@ -98,11 +95,11 @@ Fusion fusion_of(Fusion fusion, const Layer& layer, Op op, bool both, std::span<
   if (both && up) fusion.permute_y = fusion.topk_weights = fusion.weight_gradient = false;
   if (both && !up) fusion.permute_x = false;
   for (const FusionPart& part : kFusionParts)
-    if (ops.size() > 1 && part.only && part.only != op) fusion.*part.on = false;
+    if (ops.size() > 1 && part.only && part.only != op) part.turn_off(fusion);
   const bool several = both || ops.size() > 1;
   if (several && !may_sum_slots({layer, op, fusion})) fusion.sum_slots = false;
   if (several && !takes_gates(layer.projection, op, ops)) {
-    for (const auto gate : kGates) fusion.*gate = false;
+    fusion.activation = Activation::none;
     fusion.interleaved = fusion.store_h = false;
   }
   if (op == Op::dw && layer.format.x.dtype == Dtype::fp32) fusion.fp32_dw = false;  // as it is
@@ -113,7 +110,7 @@ Fusion fusion_of(Fusion fusion, const Layer& layer, Op op, bool both, std::span<
 void require_use_of(const CellRequest& request, std::span<const Op> ops) {
   if (ops.size() > 1)  // the error of require_valid says more of one op
     for (const FusionPart& part : kFusionParts)
-      if (request.fusion.*part.on && part.only && !contains(ops, *part.only))
+      if (part.is_on(request.fusion) && part.only && !contains(ops, *part.only))
         throw CellRequestError(part.name, fmt::format("belongs to op {}, which is not listed", name(*part.only)));
   if (request.fusion.fp32_dw && !request.dtypes.empty() &&
       std::ranges::count(request.dtypes, "fp32") == std::ssize(request.dtypes))
@@ -232,7 +229,7 @@ std::vector<Cell> expand_lists(const CellRequest& request, bool gates_of_models)
   Cells made;
   for (const Model& model : models_of(request)) {
     Fusion fusion = request.fusion;
-    if (gates_of_models) fusion.*gate_of(model) = true;
+    if (gates_of_models) fusion.activation = gate_of(model);
     for (const int64_t tp : or_else(request.tp, int64_t{1}))
       for (const int64_t ep : or_else(request.ep, int64_t{1}))
         for (const Projection projection : projections)
@@ -275,11 +272,10 @@ std::vector<std::string> model_notes(const CellRequest& request) {
   const std::vector<std::string>& dtypes = request.dtypes;
   for (const Model& model : models_of(request)) {
     notes.insert(notes.end(), model.notes.begin(), model.notes.end());
-    for (size_t i = 0; i < std::size(kGates); ++i)
-      if (request.fusion.*kGates[i] && !model.activation.empty() && model.activation != kActivations[i])
-        notes.push_back(
-            fmt::format("the activation of the experts of {} is {}; {} is put in its place, as --gated says",
-                        model.name, model.activation, kActivations[i]));
+    if (const std::string_view word = name(request.fusion.activation);
+        !word.empty() && !model.activation.empty() && model.activation != word)
+      notes.push_back(fmt::format("the activation of the experts of {} is {}; {} is put in its place, as --gated says",
+                                  model.name, model.activation, word));
     if (dtypes.empty()) continue;
     const bool covered = model.format && contains(dtypes, model.format->dtype);
     const std::string stored =

@@ -8,8 +8,8 @@
 namespace moetune {
 
 /// An element of a matrix. fp8 is e4m3: four bits of exponent, three of fraction, no infinity, at most 448. int8 is
-/// signed. Two elements of int4 or uint4 share a byte, the first in its low bits: that of int4 is the value + 8, that of
-/// uint4 the value + its zero point.
+/// signed. Two elements of int4 or uint4 share a byte, the first in its low bits: that of int4 is the value + 8, that
+/// of uint4 the value + its zero point.
 enum class Dtype { bf16, fp16, fp32, fp8, int8, int4, uint4 };
 
 std::string_view name(Dtype dtype);

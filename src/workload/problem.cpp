@@ -78,14 +78,15 @@ Problem problem_from_json(const JsonAt& json) {
 }
 
 float operand_value(Values values, uint64_t seed, int stream, uint64_t index, int most) {
+  const Filling filling = stream == kStreamWeights    ? Filling::weights
+                          : values == Values::integer ? Filling::integers
+                                                      : Filling::random;
+  return value_of(filling, seed, stream, index, most);
+}
+
+float value_of(Filling filling, uint64_t seed, int stream, uint64_t index, int most) {
   const uint64_t hash = splitmix64(splitmix64(seed * 4 + static_cast<uint64_t>(stream)) + index / 2);
-  const uint32_t bits = static_cast<uint32_t>(index % 2 == 0 ? hash : hash >> 32);
-  if (stream == kStreamWeights) return static_cast<float>((bits >> 8) + 0.5) * 0x1p-24f;
-  if (values == Values::integer) return static_cast<float>(static_cast<int>((bits >> 8) % (2 * most + 1)) - most);
-  const int sum = static_cast<int>((bits & 0xff) + ((bits >> 8) & 0xff) + ((bits >> 16) & 0xff) + (bits >> 24));
-  const int fine = static_cast<int>((bits * 0x9e3779b1u) >> 24);
-  constexpr float kUnitDeviation = 1.32144990e-05f;  // sqrt(3) / 2^17
-  return static_cast<float>((sum - 510) * 512 + 2 * fine - 255) * kUnitDeviation;
+  return filled_value(filling, static_cast<uint32_t>(index % 2 == 0 ? hash : hash >> 32), most);
 }
 
 std::string id(const Cell& cell) {
@@ -127,7 +128,7 @@ Fields fields_of(const Cell& cell) {
   add("tp", layer.tp);
   add("ep", layer.ep);
   add("zero_experts", layer.zero_experts);
-  for (const FusionPart& part : kFusionParts) add(part.name, cell.shape.fusion.*part.on);
+  for (const FusionPart& part : kFusionParts) add(part.name, part.is_on(cell.shape.fusion));
   add("tokens", cell.tokens);
   add("routing", text(cell.routing));
   add("seed", cell.seed);

@@ -62,15 +62,12 @@ Json to_json(const Problem& problem);
 Problem problem_from_json(const JsonAt& json);
 
 /// Values of the operands, the same on every backend: element `index` of operand `stream`, before rounding to the
-/// dtype. A pair of neighbours shares one hash: h = splitmix64(splitmix64(seed * 4 + stream) + index / 2), bits = the
-/// low half of h for an even index, the high half for an odd one.
-///   integer  (bits >> 8) % (2 * most + 1) - most: whole numbers in [-most, most], whose products sum exactly in fp32
-///   random   ((sum of the four bytes of bits - 510) * 512 + 2 * fine - 255) * sqrt(3) / 2^17, where fine is the high
-///            byte of bits * 0x9e3779b1: about normal, standard deviation 1, with every bit of a mantissa in use,
-///            because a GPU's power and clock depend on which bits change
-/// Stream 2, the top-k weights, is ((bits >> 8) + 0.5) / 2^24 in both: in (0, 1].
+/// dtype. A pair of neighbours shares one hash: h = splitmix64(splitmix64(seed * 4 + stream) + index / 2); Filling
+/// (kernels/formulas.h) makes a value of the low half of h for an even index, of the high half for an odd one. Stream
+/// 2, the top-k weights, is the same in both.
 enum class Values { integer, random };
 enum ValueStream : int { kStreamX = 0, kStreamW = 1, kStreamWeights = 2, kStreamDy = 3 };
 float operand_value(Values values, uint64_t seed, int stream, uint64_t index, int most = 4);
+float value_of(Filling filling, uint64_t seed, int stream, uint64_t index, int most = 4);
 
 }  // namespace moetune

@@ -56,8 +56,6 @@ void require_valid_gate(const Shape& shape) {
     throw request_error("store_h belongs to fwd of up with --gated, in bf16, fp16 or fp32 and without --by-slot",
                         "leave out --store-h unless you need gradients");
   if (!is_gated(fusion)) return;
-  if (int{fusion.silu} + int{fusion.gelu} + int{fusion.gpt_oss} > 1)
-    throw request_error(fmt::format("{} has two activations", text(fusion)), "a layer has one");
   const bool up = layer.projection == Projection::up;
   if (op == Op::dw || (op == Op::fwd) != up)
     throw request_error(fmt::format("{} of {} has no gate", name(op), name(layer.projection)),
@@ -82,6 +80,13 @@ Projection parse_projection(std::string_view text) {
   return static_cast<Projection>(place_of_word("projection", text, kProjections));
 }
 Op parse_op(std::string_view text) { return static_cast<Op>(place_of_word("op", text, kOps)); }
+
+std::string_view name(Activation activation) {
+  return activation == Activation::none ? "" : kActivationWords[static_cast<size_t>(activation) - 1];
+}
+Activation parse_activation(std::string_view what, std::string_view text) {
+  return static_cast<Activation>(1 + place_of_word(what, text, kActivationWords));
+}
 
 bool may_sum_slots(const Shape& shape) {
   return shape.fusion.permute_y || (shape.op == Op::dx && shape.fusion.permute_x);
@@ -142,7 +147,7 @@ void require_valid(const Shape& shape) {
 std::string text(const Fusion& fusion) {
   std::string words;
   for (const FusionPart& part : kFusionParts)
-    if (fusion.*part.on) words.append(words.empty() ? "" : "+").append(part.name);
+    if (part.is_on(fusion)) words.append(words.empty() ? "" : "+").append(part.name);
   return words.empty() ? "plain" : words;
 }
 
@@ -172,8 +177,8 @@ Json to_json(const Shape& shape) {
     json["fast_sums"] = has_fast_sums(layer.format);
   }
   for (const FusionPart& part : kFusionParts)
-    if (part.seldom ? shape.fusion.*part.on : !part.only || part.only == shape.op)
-      json[part.name] = shape.fusion.*part.on;
+    if (part.seldom ? part.is_on(shape.fusion) : !part.only || part.only == shape.op)
+      json[part.name] = part.is_on(shape.fusion);
   return json;
 }
 
@@ -191,9 +196,18 @@ Shape shape_from_json(const JsonAt& json) {
   if (json.has("zero_experts")) shape.layer.zero_experts = json["zero_experts"].integer(0, kMaxExperts);
   if (json.has("gated")) shape.layer.gate.gated = json["gated"].boolean();
   shape.op = word_at(json["op"], parse_op);
-  for (const FusionPart& part : kFusionParts)  // older files lack those of one op
-    shape.fusion.*part.on = ((!part.only && !part.seldom) || json.has(part.name)) && json[part.name].boolean();
-  with_place(json, [&](const JsonAt&) { require_valid(shape); });
+  std::string activations;
+  for (const FusionPart& part : kFusionParts) {
+    const bool is_optional = part.only || part.seldom;  // older files lack those of one op
+    if ((is_optional && !json.has(part.name)) || !json[part.name].boolean()) continue;
+    if (!part.flag) activations.append(activations.empty() ? "" : "+").append(part.name);
+    part.turn_on(shape.fusion);
+  }
+  with_place(json, [&](const JsonAt&) {
+    if (activations.find('+') != std::string::npos)
+      throw request_error(activations + " has two activations", "a layer has one");
+    require_valid(shape);
+  });
   return shape;
 }
 

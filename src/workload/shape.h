@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "kernels/formulas.h"
 #include "workload/format.h"
 
 namespace moetune {
@@ -19,6 +20,11 @@ std::string_view name(Projection projection);
 std::string_view name(Op op);
 Projection parse_projection(std::string_view text);
 Op parse_op(std::string_view text);
+
+/// Activations as models and --gated name them, in the order of the enum, after none.
+inline constexpr std::string_view kActivationWords[] = {"silu", "gelu", "gpt-oss"};
+std::string_view name(Activation activation);                               // one of these; empty for none
+Activation parse_activation(std::string_view what, std::string_view text);  // Exit::request with the nearest
 
 /// Whether up has gate and up fused, where that is known. It only names files: cells with and without it are equal.
 struct Gate {
@@ -36,7 +42,7 @@ struct Layer {
   int64_t k = 0;
   Format format = formats().front();  // bf16
   int64_t tp = 1;
-  int64_t ep = 1;  // rank 0 is the one measured: experts [0, experts / ep)
+  int64_t ep = 1;            // rank 0 is the one measured: experts [0, experts / ep)
   int64_t zero_experts = 0;  // numbered after `experts`: a router picks among both, no rank has rows of these
   Gate gate = {};
 
@@ -75,8 +81,7 @@ struct Layer {
 ///              each rounded
 /// bias         sum + bias[expert, n]  -                              -
 ///
-/// silu: gate / (1 + exp(-gate)). gelu: gate * (1 + erf(gate / sqrt(2))) / 2. gpt_oss: with gate at most 7 and up in
-/// [-7, 7], gate / (1 + exp(-1.702 gate)) * (up + 1). Y then has n / 2 columns. A bias is of the dtype of Y, in the
+/// kernels/formulas.h has the formulas of activations. Y then has n / 2 columns. A bias is of the dtype of Y, in the
 /// order of W's rows, and added before all else. Of dx, which is down's, H [rows, 2 k] is the product of up that became
 /// X [rows, k]; dH lies as H does, and dX is not stored.
 ///
@@ -88,27 +93,37 @@ struct Layer {
 /// of their column.
 struct Fusion {
   bool permute_x = false;
-  bool permute_y = false;                            // excludes permute_x and by_slot
-  bool topk_weights = false;                         // only with permute_y or by_slot
-  bool accumulate = false;                           // only of dw: experts without rows are left alone
-  bool fp32_dw = false;                              // only of dw in bf16 and fp16
-  bool sum_slots = false;                            // only with permute_y, or of dx with permute_x; not with a bias
-  bool weight_gradient = false;                      // only of dx with topk_weights
-  bool by_slot = false;                              // only of fwd: as servers' Triton kernels read and store
-  bool silu = false, gelu = false, gpt_oss = false;  // one at most; of fwd of up, without topk_weights, or dx of down
-  bool interleaved = false;                          // only with one of these
-  bool store_h = false;                              // only of fwd with an activation, not by_slot
-  bool bias = false;                                 // only of fwd
+  bool permute_y = false;                    // excludes permute_x and by_slot
+  bool topk_weights = false;                 // only with permute_y or by_slot
+  bool accumulate = false;                   // only of dw: experts without rows are left alone
+  bool fp32_dw = false;                      // only of dw in bf16 and fp16
+  bool sum_slots = false;                    // only with permute_y, or of dx with permute_x; not with a bias
+  bool weight_gradient = false;              // only of dx with topk_weights
+  bool by_slot = false;                      // only of fwd: as servers' Triton kernels read and store
+  Activation activation = Activation::none;  // of fwd of up, without topk_weights, or dx of down
+  bool interleaved = false;                  // only with an activation
+  bool store_h = false;                      // only of fwd with an activation, not by_slot
+  bool bias = false;                         // only of fwd
 
   bool operator==(const Fusion&) const = default;
 };
 
-/// The members of Fusion by their names in text, JSON and columns.
+/// The members of Fusion by their names in text, JSON and columns: a flag, or one of the activations.
 struct FusionPart {
   const char* name;
-  bool Fusion::*on;
+  bool Fusion::*flag = nullptr;
   std::optional<Op> only = {};  // the op that it belongs to
   bool seldom = false;          // written only where it is on, as in files from before
+  Activation activation = Activation::none;
+
+  bool is_on(const Fusion& fusion) const { return flag ? fusion.*flag : fusion.activation == activation; }
+  void turn_on(Fusion& fusion) const { flag ? void(fusion.*flag = true) : void(fusion.activation = activation); }
+  void turn_off(Fusion& fusion) const {
+    if (flag)
+      fusion.*flag = false;
+    else if (is_on(fusion))
+      fusion.activation = Activation::none;
+  }
 };
 inline constexpr FusionPart kFusionParts[] = {
     {"permute_x", &Fusion::permute_x},
@@ -119,15 +134,15 @@ inline constexpr FusionPart kFusionParts[] = {
     {"fp32_dw", &Fusion::fp32_dw, Op::dw},
     {"sum_slots", &Fusion::sum_slots, {}, true},
     {"weight_gradient", &Fusion::weight_gradient, Op::dx},
-    {"silu", &Fusion::silu, {}, true},
-    {"gelu", &Fusion::gelu, {}, true},
-    {"gpt_oss", &Fusion::gpt_oss, {}, true},
+    {.name = "silu", .seldom = true, .activation = Activation::silu},
+    {.name = "gelu", .seldom = true, .activation = Activation::gelu},
+    {.name = "gpt_oss", .seldom = true, .activation = Activation::gpt_oss},
     {"interleaved", &Fusion::interleaved, {}, true},
     {"store_h", &Fusion::store_h, Op::fwd, true},
     {"bias", &Fusion::bias, Op::fwd, true},
 };
 /// Whether gate and up become one column of Y.
-inline bool is_gated(const Fusion& fusion) { return fusion.silu || fusion.gelu || fusion.gpt_oss; }
+inline bool is_gated(const Fusion& fusion) { return fusion.activation != Activation::none; }
 
 /// Everything that a kernel is compiled for, beside its knobs.
 struct Shape {
@@ -154,8 +169,8 @@ bool may_sum_slots(const Shape& shape);
 /// by_slot without fwd, accumulate without dw, fp32_dw without dw in bf16 or fp16, sum_slots without permute_y, dx and
 /// permute_x apart, or with a bias or gates of fwd, weight_gradient without dx and topk_weights, an activation of other
 /// than fwd of up and dx of down, of a model that isn't gated, with another or with topk_weights, interleaved without
-/// one, store_h without one of fwd, by_slot or of quantised formats, bias without fwd, quantised formats with another op
-/// than fwd, Y in fp8 without an activation or with a bias, groups that don't divide k, zero points with an odd n,
+/// one, store_h without one of fwd, by_slot or of quantised formats, bias without fwd, quantised formats with another
+/// op than fwd, Y in fp8 without an activation or with a bias, groups that don't divide k, zero points with an odd n,
 /// experts over kMaxExperts, n or k over kMaxSide, E*n*k over 2^46, a model name that is empty, contains '/' or is not
 /// printable.
 void require_valid(const Shape& shape);

@@ -8,7 +8,7 @@
 #include "built_in.h"
 #include "gpu/gpu_test.h"
 #include "variant/space/space.h"
-#include "workload/product.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 namespace {
@@ -166,7 +166,8 @@ class Faults : public GpuTest {
   }
   static Product product(Op op, Dtype dtype = Dtype::bf16, Fusion fusion = {}) {
     Problem problem;
-    problem.shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 40, .k = 56, .format = find_format(name(dtype))};
+    problem.shape.layer = {
+        .model = "custom", .experts = 4, .top_k = 2, .n = 40, .k = 56, .format = find_format(name(dtype))};
     problem.shape.op = op;
     problem.shape.fusion = fusion;
     problem.routing = routing_from_rows({7, 0, 20, 21}, 24, 2);

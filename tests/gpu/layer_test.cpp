@@ -5,7 +5,7 @@
 #include "gpu/gpu_test.h"
 #include "variant/space/space.h"
 #include "variant/variant.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 namespace {
@@ -64,11 +64,12 @@ class LayerTest : public GpuTest {
 TEST_F(LayerTest, BothLaunchesGiveWhatTheyGiveOneByOne) {
   const Fusion weighted = {.permute_y = true, .topk_weights = true};
   for (const char* routing : {"uniform", "zipf:1.5", "single"}) {
-    expect_right(routing, Dtype::bf16, {.permute_x = true, .silu = true}, weighted);
-    expect_right(routing, Dtype::fp16, {.permute_x = true, .by_slot = true, .gelu = true},
+    expect_right(routing, Dtype::bf16, {.permute_x = true, .activation = Activation::silu}, weighted);
+    expect_right(routing, Dtype::fp16, {.permute_x = true, .by_slot = true, .activation = Activation::gelu},
                  {.topk_weights = true, .by_slot = true});
   }
-  expect_right("uniform", Dtype::bf16, {.permute_x = true, .gpt_oss = true, .interleaved = true, .bias = true},
+  expect_right("uniform", Dtype::bf16,
+               {.permute_x = true, .activation = Activation::gpt_oss, .interleaved = true, .bias = true},
                {.permute_y = true, .topk_weights = true, .bias = true});
 }
 
@@ -81,8 +82,8 @@ TEST_F(LayerTest, DownWaitsForUp) {
   for (const Dtype dtype : {Dtype::bf16, Dtype::fp8})
     for (const char* routing : {"uniform", "zipf:1.5", "single"}) {
       SCOPED_TRACE(std::string(routing) + ", " + std::string(name(dtype)));
-      const Layer layer =
-          layer_of(routing, dtype, {.permute_x = true, .silu = true}, {.permute_y = true, .topk_weights = true});
+      const Layer layer = layer_of(routing, dtype, {.permute_x = true, .activation = Activation::silu},
+                                   {.permute_y = true, .topk_weights = true});
       const auto drawn = [&](const Problem& problem) {
         return draw(space, problem.shape, backend().device(), 12, problem.seed).legal;
       };

@@ -14,6 +14,7 @@
 #include "gpu/allclose.h"
 #include "gpu/gpu_test.h"
 #include "unsloth_matrix.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 namespace {

@@ -14,7 +14,8 @@
 #include "gpu/gpu_test.h"
 #include "gpu/plants.h"
 #include "variant/space/space.h"
-#include "workload/product.h"
+#include "workload/product/passes.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {
@@ -150,9 +151,10 @@ const Fusion kFusionsOfDx[] = {{},
                                {.permute_y = true, .sum_slots = true},
                                {.permute_y = true, .topk_weights = true, .weight_gradient = true}};
 // With the gradients of gates; sizes of any kind.
-const Fusion kGateGradients[] = {{.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true},
-                                 {.gelu = true, .interleaved = true},
-                                 {.permute_y = true, .topk_weights = true, .sum_slots = true, .gpt_oss = true}};
+const Fusion kGateGradients[] = {
+    {.permute_y = true, .topk_weights = true, .weight_gradient = true, .activation = Activation::silu},
+    {.activation = Activation::gelu, .interleaved = true},
+    {.permute_y = true, .topk_weights = true, .sum_slots = true, .activation = Activation::gpt_oss}};
 const Fusion kFusionsOfDw[] = {{},
                                {.accumulate = true},
                                {.permute_x = true, .accumulate = true},
@@ -258,17 +260,22 @@ TEST_P(HardRouting, Finished) {
   for (const std::string variant : {"wgmma", "mma", "simt"}) {
     if (variant == "wgmma" && backend().device().compute_capability != 90) continue;
     const size_t count = variant == "simt" ? 2 : 6;
-    expect_right(problem_of(c, Dtype::bf16, {.silu = true}), variant, count);
-    expect_right(problem_of(c, Dtype::fp16, {.permute_x = true, .gelu = true, .interleaved = true, .bias = true}),
+    expect_right(problem_of(c, Dtype::bf16, {.activation = Activation::silu}), variant, count);
+    expect_right(problem_of(c, Dtype::fp16,
+                            {.permute_x = true, .activation = Activation::gelu, .interleaved = true, .bias = true}),
                  variant, count);
     expect_right(problem_of(c, Dtype::bf16, {.permute_y = true, .topk_weights = true, .bias = true}), variant, count);
-    expect_right(problem_of(c, Dtype::bf16, {.permute_x = true, .silu = true, .store_h = true}), variant, count);
-    expect_right(problem_of(c, Dtype::fp16, {.gelu = true, .interleaved = true, .store_h = true, .bias = true}),
+    expect_right(problem_of(c, Dtype::bf16, {.permute_x = true, .activation = Activation::silu, .store_h = true}),
                  variant, count);
-    expect_right(fp8_problem_of(c, ScaleKind::channel, {.gpt_oss = true, .interleaved = true, .bias = true}), variant,
-                 count);
+    expect_right(problem_of(c, Dtype::fp16,
+                            {.activation = Activation::gelu, .interleaved = true, .store_h = true, .bias = true}),
+                 variant, count);
+    expect_right(
+        fp8_problem_of(c, ScaleKind::channel, {.activation = Activation::gpt_oss, .interleaved = true, .bias = true}),
+        variant, count);
     if (c.n % 256 == 0)
-      expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_x = true, .silu = true}), variant, count);
+      expect_right(fp8_problem_of(c, ScaleKind::block, {.permute_x = true, .activation = Activation::silu}), variant,
+                   count);
   }
 }
 
@@ -355,7 +362,8 @@ TEST_P(HardRouting, WgmmaQuantises) {
   if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
   c.n = 512, c.k = (c.k + 15) / 16 * 16;
   for (const Fusion& fusion :
-       {Fusion{.silu = true}, Fusion{.permute_x = true, .gelu = true}, Fusion{.by_slot = true, .gpt_oss = true}}) {
+       {Fusion{.activation = Activation::silu}, Fusion{.permute_x = true, .activation = Activation::gelu},
+        Fusion{.by_slot = true, .activation = Activation::gpt_oss}}) {
     const Problem problem = fp8_problem_of(c, ScaleKind::block, fusion, false, Dtype::fp8);
     std::vector<Candidate> candidates = {find_variant("wgmma").fallback(problem, backend().device())};
     for (const std::string tile :
@@ -381,10 +389,10 @@ TEST_P(HardRouting, WgmmaQuantises) {
 // Whole scales; half of the last one, and W's gates and ups in several of its blocks.
 TEST_P(HardRouting, MmaAndSimtQuantise) {
   GpuCase c = GetParam();
-  for (const auto& [n, fusion] : {std::pair<int64_t, Fusion>{512, {.permute_x = true, .silu = true}},
-                                  {400, {.permute_y = true, .gelu = true, .interleaved = true}},
-                                  {352, {.by_slot = true, .gpt_oss = true}},
-                                  {16, {.silu = true}}}) {
+  for (const auto& [n, fusion] : {std::pair<int64_t, Fusion>{512, {.permute_x = true, .activation = Activation::silu}},
+                                  {400, {.permute_y = true, .activation = Activation::gelu, .interleaved = true}},
+                                  {352, {.by_slot = true, .activation = Activation::gpt_oss}},
+                                  {16, {.activation = Activation::silu}}}) {
     c.n = n;
     const Problem problem = fp8_problem_of(c, ScaleKind::block, fusion, false, Dtype::fp8);
     for (const std::string variant : {"mma", "simt"}) {
@@ -409,10 +417,11 @@ TEST_P(HardRouting, Runs) {
 }
 TEST_P(HardRouting, RunsFinished) {
   const GpuCase& c = GetParam();
-  for (const Fusion fusion :
-       {Fusion{.permute_x = true, .silu = true, .bias = true}, Fusion{.gelu = true, .interleaved = true},
-        Fusion{.silu = true, .store_h = true}, Fusion{.gelu = true, .interleaved = true, .store_h = true},
-        Fusion{.permute_y = true, .topk_weights = true, .bias = true}})
+  for (const Fusion fusion : {Fusion{.permute_x = true, .activation = Activation::silu, .bias = true},
+                              Fusion{.activation = Activation::gelu, .interleaved = true},
+                              Fusion{.activation = Activation::silu, .store_h = true},
+                              Fusion{.activation = Activation::gelu, .interleaved = true, .store_h = true},
+                              Fusion{.permute_y = true, .topk_weights = true, .bias = true}})
     if (c.n % 16 == 0 || !is_gated(fusion)) expect_runs(Op::fwd, fusion);
   expect_launches();
 }
@@ -537,8 +546,9 @@ TEST_F(KernelTest, RowsBeyondOffsetsOf32BitsAreRight) {
 TEST_F(KernelTest, BaselinesAreRight) {
   for (const Fusion fusion :
        {Fusion{}, Fusion{.permute_x = true}, Fusion{.permute_y = true, .topk_weights = true},
-        Fusion{.permute_x = true, .silu = true, .bias = true}, Fusion{.permute_x = true, .silu = true, .store_h = true},
-        Fusion{.gelu = true, .interleaved = true, .store_h = true, .bias = true},
+        Fusion{.permute_x = true, .activation = Activation::silu, .bias = true},
+        Fusion{.permute_x = true, .activation = Activation::silu, .store_h = true},
+        Fusion{.activation = Activation::gelu, .interleaved = true, .store_h = true, .bias = true},
         Fusion{.permute_y = true, .topk_weights = true, .bias = true}}) {
     const Problem problem = problem_of({"", 16, 4, 256, 256, 100, "zipf:1"}, Dtype::bf16, fusion);
     backend().load(problem);
@@ -567,7 +577,7 @@ TEST_F(KernelTest, BaselinesOfFp8AreRight) {
     }
   backend().load(problem_of({"", 16, 4, 256, 384, 101, "zipf:1"}));
   EXPECT_THROW(backend().verify({.baseline = "cublas-loop-bf16", .candidate = {}}), CandidateFault);
-  const Fusion gated{.permute_x = true, .silu = true};
+  const Fusion gated{.permute_x = true, .activation = Activation::silu};
   backend().load(fp8_problem_of({"", 16, 4, 512, 384, 101, "zipf:1"}, ScaleKind::block, gated, false, Dtype::fp8));
   for (const std::string baseline : {"cublas-loop", "cublas-loop-bf16"}) {
     const Verdict verdict = backend().verify({.baseline = baseline, .candidate = {}});

@@ -11,7 +11,7 @@ namespace {
 
 Cell up_cell(int64_t tokens = 16, const std::string& routing = "uniform") {
   Cell cell = sample::cell(sample::qwen_up(), tokens, routing);
-  cell.shape.fusion = {.permute_x = true, .silu = true};
+  cell.shape.fusion = {.permute_x = true, .activation = Activation::silu};
   return cell;
 }
 

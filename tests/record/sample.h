@@ -15,7 +15,7 @@
 #include "record/journal/journal.h"
 #include "record/table/table.h"
 #include "record/toy.h"
-#include "workload/product.h"
+#include "workload/product/work.h"
 
 namespace moetune::sample {
 

@@ -159,7 +159,8 @@ TEST(Step, PairsDwThatAccumulateOrAreFp32) {
 TEST(Step, TakesFusionsOfDxAlone) {
   std::vector<CellTimes> cells = six(kGathered, kWeighted);
   Fusion& down = cells[4].cell.shape.fusion;
-  cells[1].cell.shape.fusion.sum_slots = down.weight_gradient = down.silu = down.interleaved = true;
+  cells[1].cell.shape.fusion.sum_slots = down.weight_gradient = down.interleaved = true;
+  down.activation = Activation::silu;
   const std::vector<Step> steps = training_steps(cells);
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_EQ(steps[0].cells, (std::array<size_t, 6>{0, 1, 2, 3, 4, 5}));

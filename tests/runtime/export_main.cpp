@@ -43,11 +43,12 @@ std::vector<std::pair<Shape, std::string>> wanted() {
   std::vector<std::pair<Shape, std::string>> list;
   for (const Op op : {Op::fwd, Op::dx, Op::dw})
     for (const Fusion& fusion : {Fusion{}, px, py, weighted}) list.emplace_back(shape_of(op, fusion, 6), "");
-  list.emplace_back(shape_of(Op::fwd, {.permute_x = true, .silu = true}, 6), "wgmma tma_w=yes");
-  list.emplace_back(shape_of(Op::fwd, {.gpt_oss = true, .interleaved = true, .bias = true}, 6), "wgmma tma_w=yes");
+  list.emplace_back(shape_of(Op::fwd, {.permute_x = true, .activation = Activation::silu}, 6), "wgmma tma_w=yes");
+  list.emplace_back(shape_of(Op::fwd, {.activation = Activation::gpt_oss, .interleaved = true, .bias = true}, 6),
+                    "wgmma tma_w=yes");
   Shape gradient = shape_of(Op::dx, {}, 6);
   gradient.layer.projection = Projection::down;
-  gradient.fusion = {.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true};
+  gradient.fusion = {.permute_y = true, .topk_weights = true, .weight_gradient = true, .activation = Activation::silu};
   require_valid(gradient);
   list.emplace_back(gradient, "");
   gradient.layer.experts = 7;
@@ -55,7 +56,7 @@ std::vector<std::pair<Shape, std::string>> wanted() {
   list.emplace_back(shape_of(Op::dx, {.permute_x = true, .sum_slots = true}, 6), "");
   Fusion by_token = {.permute_y = true, .topk_weights = true, .sum_slots = true};
   for (const Op op : {Op::fwd, Op::dw}) list.emplace_back(shape_of(op, by_token, 12), "");
-  by_token.weight_gradient = by_token.silu = true;
+  by_token.weight_gradient = true, by_token.activation = Activation::silu;
   gradient.layer.experts = 12, gradient.fusion = by_token;
   list.emplace_back(gradient, "");
   list.emplace_back(shape_of(Op::dx, {.permute_y = true, .topk_weights = true, .weight_gradient = true}, 6), "");
@@ -71,7 +72,8 @@ std::vector<std::pair<Shape, std::string>> wanted() {
       "hold=0 pace=own");  // with a map for the rest of a tile's rows
   list.emplace_back(fp8_of(ScaleKind::block, Dtype::bf16, false, {}), "");
   list.emplace_back(fp8_of(ScaleKind::block, Dtype::bf16, false, px), "");
-  list.emplace_back(fp8_of(ScaleKind::block, Dtype::fp8, false, {.permute_x = true, .silu = true}), "");
+  list.emplace_back(fp8_of(ScaleKind::block, Dtype::fp8, false, {.permute_x = true, .activation = Activation::silu}),
+                    "");
   Shape down = fp8_of(ScaleKind::block, Dtype::bf16, false, weighted);  // which reads that result
   down.layer.projection = Projection::down, down.layer.n = 512, down.layer.k = 128;
   list.emplace_back(down, "");
@@ -128,7 +130,7 @@ int main(int, char** argv) {
     return entry.cell;
   };
   TunedLayer layer;
-  layer.up = cell_of(shape_of(Op::fwd, {.permute_x = true, .silu = true}, 6), 16);
+  layer.up = cell_of(shape_of(Op::fwd, {.permute_x = true, .activation = Activation::silu}, 6), 16);
   layer.down = cell_of(down_of(6), 256);
   table.layers.push_back(layer);
   exported.ranges.push_back({.shape = shape_of(Op::fwd, {}, 6),

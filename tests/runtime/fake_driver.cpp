@@ -206,8 +206,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   };
   if (args.x_scales)
     log("  x_scales %p %lld %lld w_scales %p %lld %lld %lld\n", static_cast<const void*>(args.x_scales),
-        args.x_scale_row, args.x_scale_step, static_cast<const void*>(args.w_scales), args.w_scale_expert,
-        args.w_scale_row, args.w_scale_step);
+        args.x_scale_row, args.x_scale_step, args.w_scales, args.w_scale_expert, args.w_scale_row, args.w_scale_step);
   if (args.y_scales)
     log("  y_scales %p %lld %lld\n", static_cast<void*>(args.y_scales), args.y_scale_row, args.y_scale_step);
   log("  x_map %p x_rest_map %p w_map %p y_map %p\n", base(args.x_map), base(args.x_rest_map), base(args.w_map),

@@ -6,7 +6,7 @@
 #include "error_of.h"
 #include "tune/fake_backend.h"
 #include "tune/tuning.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 namespace {

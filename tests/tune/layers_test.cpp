@@ -21,7 +21,7 @@ Cell part(Projection projection) {
   if (projection == Projection::down)
     layer.n = 32, layer.k = 32, cell.shape.fusion = {.permute_y = true, .topk_weights = true};
   else
-    cell.shape.fusion = {.permute_x = true, .silu = true};
+    cell.shape.fusion = {.permute_x = true, .activation = Activation::silu};
   return cell;
 }
 

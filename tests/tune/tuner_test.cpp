@@ -9,7 +9,7 @@
 #include "error_of.h"
 #include "sleep_ms.h"
 #include "tune/tuning.h"
-#include "workload/product.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {

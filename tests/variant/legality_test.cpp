@@ -181,7 +181,7 @@ TEST(MmaLegality, SharedMemoryFollowsTheDevice) {
 // Threads make the gradients of gates of their own sums.
 TEST(WgmmaLegality, GradientsOfGatesLeaveFromRegisters) {
   Shape shape = shape_of(Dtype::bf16, Op::dx);
-  shape.fusion.silu = true, shape.layer.projection = Projection::down;
+  shape.fusion.activation = Activation::silu, shape.layer.projection = Projection::down;
   EXPECT_EQ(reason(wgmma("tma_store=no"), shape), "");
   EXPECT_EQ(reason(wgmma("tma_store=yes"), shape),
             "tma_store must be no and hold 0 for gradients of gates: threads make them of their sums");
@@ -343,7 +343,7 @@ TEST(Legality, AQuantisedResultNeedsTheColumnsOfAScaleInATile) {
     for (const bool interleaved : {false, true}) {
       Shape shape = shape_of(Dtype::fp8);
       shape.layer.n = n, shape.layer.format = format_named("fp8-block-fp8");
-      shape.fusion = {.silu = true, .interleaved = interleaved};
+      shape.fusion = {.activation = Activation::silu, .interleaved = interleaved};
       for (const std::string tile :
            {"mma block_m=32 block_k=64 warps=8 stages=3 raster=m group=1 split=4", "simt block_m=16 block_k=32"}) {
         EXPECT_EQ(reason(tile + " block_n=256", shape, "sm_89"), "");
@@ -594,7 +594,8 @@ TEST(WgmmaPlan, FollowsInLayersWhereNoBlockWaitsForAnother) {
     shape.fusion = fusion;
     return name(find_variant("wgmma").plan(parse_candidate(wgmma(ways)), shape).follows);
   };
-  const Fusion down = {.permute_y = true, .topk_weights = true}, up = {.permute_x = true, .silu = true};
+  const Fusion down = {.permute_y = true, .topk_weights = true},
+               up = {.permute_x = true, .activation = Activation::silu};
   for (const char* ways : {"tma_w=yes", "tma_w=yes tiles=dynamic", "tma_w=no", "tma_w=yes split=4"}) {
     EXPECT_EQ(follows(ways, down), "up") << ways;
     EXPECT_EQ(follows(ways, up), "any") << ways;
@@ -621,7 +622,7 @@ TEST(WgmmaFallback, IsLegalWhereDwIsAccumulatedOrStoredInFp32) {
 
 TEST(WgmmaFallback, IsLegalWhereBlocksOfScalesCutGatesAndUps) {
   Shape shape = shape_of(Dtype::fp8);
-  shape.layer.n = 544, shape.layer.k = 272, shape.fusion.silu = true;
+  shape.layer.n = 544, shape.layer.k = 272, shape.fusion.activation = Activation::silu;
   const Problem problem = make_problem({.shape = shape, .tokens = 256, .routing = parse_routing("zipf:1")});
   const Candidate candidate = find_variant("wgmma").fallback(problem, h200());
   EXPECT_EQ(cannot_run(candidate, shape, h200()).value_or(""), "") << text(candidate);

@@ -149,11 +149,11 @@ TEST(Cells, FusionsOfDwGoToDw) {
 
 TEST(Cells, GatesGoToForwardOfUpOrToDxOfDown) {
   CellRequest request = mixtral({Op::fwd});
-  request.fusion = {.gpt_oss = true, .interleaved = true, .bias = true};
+  request.fusion = {.activation = Activation::gpt_oss, .interleaved = true, .bias = true};
   EXPECT_EQ(fusions(request), (Texts{"gpt_oss+interleaved+bias", "bias"}));
   request.ops = {Op::fwd, Op::dx, Op::dw};
   EXPECT_EQ(fusions(request), (Texts{"bias", "plain", "plain", "bias", "gpt_oss+interleaved", "plain"}));
-  request.projections = {Projection::up}, request.fusion = {.silu = true};
+  request.projections = {Projection::up}, request.fusion = {.activation = Activation::silu};
   EXPECT_TRUE(holds(refusal(request), "gated: belongs to fwd of up or, where dx is listed, to dx of down"));
 }
 
@@ -181,7 +181,7 @@ TEST(Cells, FusionsOfDxGoToDxAndSumsToMatricesByToken) {
 TEST(Cells, OfAnFfnAreItsTwoProjections) {
   CellRequest request{.models = {"mixtral-8x7b"}, .ffn = true};
   EXPECT_EQ(fusions(request), (Texts{"permute_x+silu", "permute_y+topk_weights"}));
-  request.fusion = {.by_slot = true, .gelu = true};
+  request.fusion = {.by_slot = true, .activation = Activation::gelu};
   EXPECT_EQ(fusions(request), (Texts{"permute_x+by_slot+gelu", "by_slot+topk_weights"}));
   request.projections = {Projection::up};
   EXPECT_EQ(refusal(request), "projection: ffn is up and down already");
@@ -201,7 +201,7 @@ TEST(Cells, OfAnFfnHaveTheActivationOfTheModel) {
                                           {"deepseek-v4-pro", "silu with swiglu_limit 10"}}) {
     request.models = {model}, request.fusion = {};
     EXPECT_TRUE(holds(refusal(request), activation)) << model;
-    request.fusion.silu = true;
+    request.fusion.activation = Activation::silu;
     EXPECT_EQ(fusions(request)[0], "permute_x+silu");
     const Texts notes = model_notes(request);
     EXPECT_TRUE(holds(notes.at(0), activation) && holds(notes[0], "silu is put in its place")) << notes[0];
@@ -234,7 +234,7 @@ TEST(Cells, ATraceBecomesACellALayerWithItsRecordedTokens) {
 
 TEST(Cells, Fp8ResultsAreOfUpAlone) {
   CellRequest request{.models = {"qwen3-30b-a3b"}, .projections = mixtral().projections, .dtypes = {"fp8"}};
-  request.out_dtypes = {Dtype::fp8}, request.fusion = {.permute_x = true, .silu = true};
+  request.out_dtypes = {Dtype::fp8}, request.fusion = {.permute_x = true, .activation = Activation::silu};
   const std::vector<Cell> cells = make_cells(request);
   ASSERT_EQ(cells.size(), 2u);
   EXPECT_EQ(cells[0].shape.layer.format.word, "fp8-block-fp8");

@@ -1,5 +1,9 @@
 // What each op multiplies under each fusion: sizes, axes, where rows lie, work and bytes.
-#include "workload/product.h"
+#include "workload/product/passes.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/scale_places.h"
+#include "workload/product/values.h"
+#include "workload/product/work.h"
 
 #include <gtest/gtest.h>
 
@@ -248,7 +252,7 @@ TEST(TopkWeight, IsOfItsStreamUnlessSumsWouldRound) {
     for (const Values values : {Values::integer, Values::random}) {
       const Product p = product(op, weighted);
       const bool exact = op == Op::dw && values == Values::integer;
-      EXPECT_EQ(has_exact_weights(p, values), exact);
+      EXPECT_EQ(weight_filling(p, values) == Filling::quarters, exact);
       for (int64_t slot = 0; slot < p.slots; ++slot) {
         const float weight = operand_value(values, p.seed, kStreamWeights, static_cast<uint64_t>(slot));
         const float wanted = exact ? std::ceil(weight * 4) / 4 : weight;
@@ -508,18 +512,18 @@ TEST(Product, OfDxMayHaveTheWeightsGradient) {
 }
 TEST(Product, OfGatesHasHalfAsManyColumns) {
   const Product plain = product(Op::fwd, {.permute_x = true});
-  const Product p = product(Op::fwd, {.permute_x = true, .silu = true, .bias = true});
+  const Product p = product(Op::fwd, {.permute_x = true, .activation = Activation::silu, .bias = true});
   EXPECT_EQ(p.n, plain.n);
   EXPECT_EQ(p.d.columns, plain.d.columns / 2);
   EXPECT_EQ(joined(p, 2).gate, 2);
   EXPECT_EQ(joined(p, 2).up, 2 + p.n / 2);
-  EXPECT_EQ(joined(product(Op::fwd, {.silu = true, .interleaved = true}), 2).up, 5);
+  EXPECT_EQ(joined(product(Op::fwd, {.activation = Activation::silu, .interleaved = true}), 2).up, 5);
   EXPECT_EQ(flops(p), flops(plain));
   EXPECT_EQ(bytes(plain) - bytes(p), static_cast<double>(6 * p.n - 2 * p.bias->rows * p.n));
   EXPECT_EQ(without_finish(p), plain);
 }
 TEST(Product, OfFp8ResultsHasScalesOfThem) {
-  Problem problem = small(Op::fwd, {.permute_x = true, .silu = true});
+  Problem problem = small(Op::fwd, {.permute_x = true, .activation = Activation::silu});
   problem.shape.layer.n = 2 * 160, problem.shape.layer.format = find_format("fp8");
   const Product plain = product_of(problem);
   problem.shape.layer.format = format_named("fp8-block-fp8");

@@ -1,5 +1,5 @@
 // Which rows of results are written, and from how many products their errors add up.
-#include "workload/product.h"
+#include "workload/product/product_rows.h"
 
 #include <gtest/gtest.h>
 

@@ -89,7 +89,7 @@ TEST(ShapeJson, HasTheFormatOfFp8) {
   groups.layer.format = format_named("int4-group32-fp16");
   EXPECT_EQ(shape_from_json(JsonAt(to_json(groups), "test")), groups);
   Shape quantised = shape;
-  quantised.layer.format = format_named("fp8-block-fp8"), quantised.fusion.silu = true;
+  quantised.layer.format = format_named("fp8-block-fp8"), quantised.fusion.activation = Activation::silu;
   EXPECT_EQ(shape_from_json(JsonAt(to_json(quantised), "test")), quantised);
   Shape plain = shape;
   plain.layer.format = find_format("bf16", ScaleKind::none);
@@ -114,26 +114,31 @@ TEST(RequireValid, LeavesGatesToForwardOfUpAndDxOfDown) {
   const auto with = [](const Fusion& fusion, Op op = Op::fwd, Projection projection = Projection::up, int64_t n = 64) {
     return refusal([&](Shape& s) { s.op = op, s.fusion = fusion, s.layer.projection = projection, s.layer.n = n; });
   };
-  EXPECT_EQ(with({.silu = true, .bias = true}).what, "");
-  EXPECT_EQ(with({.permute_x = true, .gpt_oss = true, .interleaved = true}).what, "");
+  EXPECT_EQ(with({.activation = Activation::silu, .bias = true}).what, "");
+  EXPECT_EQ(with({.permute_x = true, .activation = Activation::gpt_oss, .interleaved = true}).what, "");
   EXPECT_EQ(with({.bias = true}, Op::fwd, Projection::down).what, "");
-  EXPECT_EQ(with({.silu = true, .store_h = true}).what, "");
-  for (const Fusion& fusion : {Fusion{.store_h = true}, Fusion{.by_slot = true, .silu = true, .store_h = true}})
+  EXPECT_EQ(with({.activation = Activation::silu, .store_h = true}).what, "");
+  for (const Fusion& fusion :
+       {Fusion{.store_h = true}, Fusion{.by_slot = true, .activation = Activation::silu, .store_h = true}})
     EXPECT_EQ(with(fusion).what,
               "store_h belongs to fwd of up with --gated, in bf16, fp16 or fp32 and without --by-slot");
-  EXPECT_EQ(with({.silu = true}, Op::dx).what, "dx of up has no gate");
-  EXPECT_EQ(with({.silu = true}, Op::fwd, Projection::down).what, "fwd of down has no gate");
-  EXPECT_EQ(with({.permute_y = true, .topk_weights = true, .silu = true}, Op::dx, Projection::down).what, "");
-  EXPECT_EQ(with({.permute_x = true, .silu = true}, Op::dx, Projection::down).what,
+  EXPECT_EQ(with({.activation = Activation::silu}, Op::dx).what, "dx of up has no gate");
+  EXPECT_EQ(with({.activation = Activation::silu}, Op::fwd, Projection::down).what, "fwd of down has no gate");
+  EXPECT_EQ(
+      with({.permute_y = true, .topk_weights = true, .activation = Activation::silu}, Op::dx, Projection::down).what,
+      "");
+  EXPECT_EQ(with({.permute_x = true, .activation = Activation::silu}, Op::dx, Projection::down).what,
             "permute_x and an activation exclude each other for dx");
-  EXPECT_EQ(with({.silu = true}, Op::dw, Projection::down).what, "dw of down has no gate");
+  EXPECT_EQ(with({.activation = Activation::silu}, Op::dw, Projection::down).what, "dw of down has no gate");
   EXPECT_EQ(with({.bias = true}, Op::dw).what, "dw has no bias");
-  EXPECT_EQ(with({.silu = true, .gelu = true}).what, "silu+gelu has two activations");
   EXPECT_EQ(with({.interleaved = true}).what, "interleaved needs an activation");
-  EXPECT_EQ(with({.silu = true}, Op::fwd, Projection::up, 63).what, "n 63 is odd: half of the columns are gates");
-  EXPECT_EQ(with({.permute_y = true, .topk_weights = true, .silu = true}).what,
+  EXPECT_EQ(with({.activation = Activation::silu}, Op::fwd, Projection::up, 63).what,
+            "n 63 is odd: half of the columns are gates");
+  EXPECT_EQ(with({.permute_y = true, .topk_weights = true, .activation = Activation::silu}).what,
             "topk_weights and an activation exclude each other");
-  EXPECT_EQ(refusal([](Shape& s) { s.fusion.silu = true, s.layer.gate = {false}, s.layer.model = "nemotron"; }).what,
+  EXPECT_EQ(refusal([](Shape& s) {
+              s.fusion.activation = Activation::silu, s.layer.gate = {false}, s.layer.model = "nemotron";
+            }).what,
             "the experts of nemotron have no gate");
 }
 
@@ -141,10 +146,10 @@ TEST(RequireValid, LeavesFp8ResultsToGatesOfBlocks) {
   const auto with = [](const Fusion& fusion) {
     return refusal([&](Shape& s) { s.fusion = fusion, s.layer.format = format_named("fp8-block-fp8"); });
   };
-  EXPECT_EQ(with({.permute_x = true, .silu = true}).what, "");
-  EXPECT_EQ(with({.by_slot = true, .gpt_oss = true, .interleaved = true}).what, "");
+  EXPECT_EQ(with({.permute_x = true, .activation = Activation::silu}).what, "");
+  EXPECT_EQ(with({.by_slot = true, .activation = Activation::gpt_oss, .interleaved = true}).what, "");
   EXPECT_EQ(with({}).what, "Y cannot be fp8 without an activation");
-  EXPECT_EQ(with({.silu = true, .bias = true}).what, "Y cannot be fp8 with a bias");
+  EXPECT_EQ(with({.activation = Activation::silu, .bias = true}).what, "Y cannot be fp8 with a bias");
 }
 TEST(RequireValid, LeavesAccumulationAndFp32ResultsToDw) {
   for (const Op op : {Op::fwd, Op::dx}) {
@@ -179,7 +184,7 @@ TEST(RequireValid, LeavesSumsOfSlotsToMatricesByToken) {
     EXPECT_EQ(error_with(op, {.permute_y = true, .topk_weights = true, .sum_slots = true}).exit, Exit::yes);
   EXPECT_EQ(error_with(Op::fwd, {.permute_y = true, .sum_slots = true, .bias = true}).what,
             "sum_slots and bias exclude each other");
-  EXPECT_EQ(error_with(Op::fwd, {.permute_y = true, .sum_slots = true, .silu = true}).what,
+  EXPECT_EQ(error_with(Op::fwd, {.permute_y = true, .sum_slots = true, .activation = Activation::silu}).what,
             "sum_slots and an activation of fwd exclude each other");
 }
 TEST(RequireValid, LeavesTheWeightsGradientToDxWithWeights) {
@@ -244,8 +249,11 @@ TEST(ShapeJson, RoundTripsEveryField) {
 TEST(ShapeJson, HoldsGatesOnlyWhereThereAreAny) {
   Shape shape = small_shape();
   EXPECT_FALSE(to_json(shape).contains("silu"));
-  shape.fusion = {.permute_x = true, .gpt_oss = true, .interleaved = true, .bias = true};
-  EXPECT_EQ(to_json(shape)["gpt_oss"], true);
+  shape.fusion = {.permute_x = true, .activation = Activation::gpt_oss, .interleaved = true, .bias = true};
+  Json json = to_json(shape);
+  EXPECT_EQ(json["gpt_oss"], true);
+  json["silu"] = true;
+  EXPECT_EQ(error_of([&] { shape_from_json(JsonAt(json, "x")); }).what, "x: silu+gpt_oss has two activations");
   EXPECT_EQ(shape_from_json(JsonAt(to_json(shape), "x")), shape);
 }
 TEST(ShapeJson, OfFilesFromBeforeDoesNotAccumulate) {

@@ -67,8 +67,8 @@ struct QuantisedRows {
   static __forceinline__ void finish() {}
 };
 
-// Swapped tiles: sum[g][4 j ...] has gates (x, y) and their ups (z, w) of column 32 g + 8 warp + lane / 4 and rows 8 j +
-// lane % 4 * 2 and the next. All warps that share the tile have each row, and find its largest in shared memory.
+// Swapped tiles: sum[g][4 j ...] has gates (x, y) and their ups (z, w) of column 32 g + 8 warp + lane / 4 and rows 8 j
+// + lane % 4 * 2 and the next. All warps that share the tile have each row, and find its largest in shared memory.
 template <class Block>
 struct QuantisedColumns {
   static constexpr int threads = 128 * warpgroups_a_tile(Block::knobs), vectors = Block::width / 8;

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "workload/product.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 namespace {

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstddef>
 
-#include "workload/product.h"
+#include "workload/product/activate.h"
+#include "workload/product/passes.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/scale_places.h"
 
 namespace moetune {
 namespace {

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "workload/product/product_rows.h"
+
 namespace moetune {
 namespace {
 
@@ -61,8 +63,8 @@ void from_floats(Dtype dtype, const float* values, int64_t count, void* target) 
     for (int64_t i = 0; i < count; ++i) octets[i] = static_cast<uint8_t>(static_cast<int8_t>(values[i]));
   if (bits(dtype) == 4)
     for (int64_t i = 0; i < count; ++i)
-      octets[i / 2] = static_cast<uint8_t>((octets[i / 2] & (i % 2 ? 15 : 240)) |
-                                           static_cast<int>(values[i] + 8) << (i % 2 * 4));
+      octets[i / 2] =
+          static_cast<uint8_t>((octets[i / 2] & (i % 2 ? 15 : 240)) | static_cast<int>(values[i] + 8) << (i % 2 * 4));
 }
 
 // Element `index` of nibbles, each 8 more than its value.

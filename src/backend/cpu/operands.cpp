@@ -9,6 +9,11 @@
 
 #include "backend/backend.h"
 #include "base/text/units.h"
+#include "workload/product/passes.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/scale_places.h"
+#include "workload/product/values.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {
@@ -44,13 +49,8 @@ void for_pieces(ThreadPool& pool, int64_t begin, int64_t count, F&& f) {
 void fill(const Product& product, const Operand& operand, Values values, int64_t first, int64_t count,
           std::byte* target) {
   std::vector<float> floats(static_cast<size_t>(count));
-  const bool is_integer =
-      bits(operand.type.dtype) < 16 && operand.type.dtype != Dtype::fp8;  // their type sets the range
   for (int64_t i = 0; i < count; ++i)
-    floats[static_cast<size_t>(i)] =
-        is_integer ? stored_value(product, operand, values, first + i)
-                   : operand_value(values, product.seed, stream_of(operand.matrix), static_cast<uint64_t>(first + i),
-                                   most_integer(product, operand));
+    floats[static_cast<size_t>(i)] = stored_value(product, operand, values, first + i);
   from_floats(operand.type.dtype, floats.data(), count, target + first * bits(operand.type.dtype) / 8);
 }
 

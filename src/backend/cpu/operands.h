@@ -6,7 +6,7 @@
 
 #include "backend/cpu/memory.h"
 #include "variant/device.h"
-#include "workload/product.h"
+#include "workload/product/scale_places.h"
 
 namespace moetune {
 
@@ -24,11 +24,11 @@ struct Matrices {
   const float* a_scales = nullptr;      // [scale_count], where the operand has scales
   const float* b_scales = nullptr;
   const void* b_zeros = nullptr;  // nibbles by zero_index, where B has zero points
-  const void* x = nullptr;     // with the weights' gradient, without that of gates
-  const void* h = nullptr;     // with the gradient of gates
-  void* second = nullptr;      // second_result, if there is one
-  const void* bias = nullptr;  // where the product has one
-  float* dweights = nullptr;   // [slots], the same
+  const void* x = nullptr;        // with the weights' gradient, without that of gates
+  const void* h = nullptr;        // with the gradient of gates
+  void* second = nullptr;         // second_result, if there is one
+  const void* bias = nullptr;     // where the product has one
+  float* dweights = nullptr;      // [slots], the same
 };
 
 /// A part of an operand: of its M or N [first, first + count), of K [from, from + depth).

@@ -8,7 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "workload/product.h"
+#include "workload/product/activate.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 namespace {

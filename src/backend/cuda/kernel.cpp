@@ -15,6 +15,7 @@
 #include "backend/cuda/operands.h"
 #include "runtime/tensor_map.h"
 #include "variant/pack/launch_rule.h"
+#include "workload/product/passes.h"
 
 namespace moetune {
 namespace {

@@ -7,7 +7,11 @@
 
 #include "backend/backend.h"
 #include "base/text/units.h"
-#include "workload/product.h"
+#include "workload/product/passes.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/scale_places.h"
+#include "workload/product/values.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {
@@ -188,14 +192,14 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
     fill_operand(services, product.weight_gradient->x, values, set, x, stream);
   if (product.bias) fill_operand(services, *product.bias, values, set, bias, stream);
   const uint64_t seed = product.seed + static_cast<uint64_t>(set);
-  const auto fill_scales = [&](const Operand& operand, float* scales) {
+  const auto fill_scales = [&](const Operand& operand, char* scales) {
     if (scales)
       services.of(operand.type.scales.dtype)
-          .fill_scales(scales, scale_count(product, operand), values, operand.type.dtype == Dtype::int8,
-                       scale_seed(seed, operand), stream);
+          .fill_scales(scales, scale_count(product, operand), scale_filling(operand, values), scale_seed(seed, operand),
+                       stream);
   };
-  fill_scales(product.a, a_scales.floats(set));
-  fill_scales(product.b, b_scales.floats(set));
+  fill_scales(product.a, a_scales.of(set));
+  fill_scales(product.b, b_scales.of(set));
   if (char* const zeros = b_zeros.of(set))
     services.of(product.b.type.dtype)
         .fill(zeros, scale_count(product, product.b), values, scale_seed(seed, product.b), stream_of(product.b.matrix),
@@ -220,7 +224,7 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
   place(product.a, a_scales, a_mn_scales, a_mn_places, nullptr);
   place(product.b, b_scales, b_lt_scales, b_lt_places, nullptr);
   services.of(product.d.type.dtype)
-      .fill_weights(weights.as<float>(), product.slots, has_exact_weights(product, values), product.seed, stream);
+      .fill_weights(weights.as<float>(), product.slots, weight_filling(product, values), product.seed, stream);
 }
 
 void Operands::fill_before(Services& services, Values values, int set, cudaStream_t stream) const {
@@ -326,7 +330,7 @@ Args Operands::args(int set) const {
           .y_of = pointers.as<void*>() + arrays + 2 * experts(product),
           .m = product.m,
           .x_scales = a_scales.floats(set),
-          .w_scales = b_scales.floats(set),
+          .w_scales = b_scales.of(set),
           .x_scale_row = x_scales.row,
           .x_scale_step = x_scales.column,
           .w_scale_expert = w_scales.expert,

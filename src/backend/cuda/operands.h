@@ -5,7 +5,7 @@
 #include "backend/cuda/libraries/cublaslt.h"
 #include "backend/cuda/verify/service.h"
 #include "kernels/args.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 

@@ -14,7 +14,7 @@
 #include "backend/worker/worker.h"
 #include "base/error.h"
 #include "base/text/units.h"
-#include "workload/product.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {

@@ -6,7 +6,7 @@
 #include "record/comparison.h"
 #include "record/layer.h"
 #include "tune/layers.h"
-#include "workload/product.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {

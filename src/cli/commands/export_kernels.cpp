@@ -11,7 +11,7 @@
 #include "export/kernels/runtime_files.h"
 #include "runtime/manifest.h"
 #include "variant/variant.h"
-#include "workload/product.h"
+#include "workload/product/passes.h"
 #ifdef MOETUNE_HAS_CUDA
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/verify/service.h"

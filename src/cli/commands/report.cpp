@@ -24,9 +24,9 @@ bool wants_markdown(const ReportOptions& options) {
 void require_known_ending(const ReportOptions& options) {
   const std::string ending = fs::path(options.output).extension().string();
   if (options.format.empty() && !contains(std::vector<std::string>{"", ".html", ".htm", ".md"}, ending))
-    throw request_error(fmt::format("--output {}: report writes HTML (.html) and Markdown (.md), not {}",
-                                    options.output, ending),
-                        "name a file that ends with .html or .md, or add --format html");
+    throw request_error(
+        fmt::format("--output {}: report writes HTML (.html) and Markdown (.md), not {}", options.output, ending),
+        "name a file that ends with .html or .md, or add --format html");
 }
 
 // Beside the table: table.html of table.json.

@@ -21,7 +21,7 @@
 #include "tune/layers.h"
 #include "tune/rounds.h"
 #include "tune/search/strategy.h"
-#include "workload/product.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {

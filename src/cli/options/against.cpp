@@ -11,7 +11,7 @@
 #include "base/text/units.h"
 #include "record/table/table.h"
 #include "variant/pack/pack.h"
-#include "workload/product.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {

@@ -18,13 +18,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-struct NamedGate {
-  const char* word;
-  bool Fusion::*on;
-};
-constexpr NamedGate kGates[] = {{"silu", &Fusion::silu}, {"gelu", &Fusion::gelu}, {"gpt-oss", &Fusion::gpt_oss}};
-Words gate_words() { return mapped<std::string>(kGates, &NamedGate::word); }
-
 // "--top-k" of "top_k".
 std::string option_name(std::string_view name) {
   std::string option = fmt::format("--{}", name);
@@ -124,18 +117,12 @@ CellOption gate_option() {
               "Y = act(gate) * up of one product: silu, gelu, gpt-oss (of fwd of up; where dx is listed, its gradient "
               "in dx of down)",
           .placeholder = "ACTIVATION",
-          .words = gate_words,
-          .read =
-              [](CellRequest& request, const std::string& word, const std::string&) {
-                for (const NamedGate& gate : kGates) request.fusion.*gate.on = false;
-                request.fusion.*kGates[place_of_word("--gated", word, gate_words())].on = true;
-              },
+          .words = [] { return Words(std::begin(kActivationWords), std::end(kActivationWords)); },
+          .read = [](CellRequest& request, const std::string& word,
+                     const std::string&) { request.fusion.activation = parse_activation("--gated", word); },
           .asked =
               [](const CellRequest& request) {
-                Words words;
-                for (const NamedGate& gate : kGates)
-                  if (request.fusion.*gate.on) words.emplace_back(gate.word);
-                return words;
+                return is_gated(request.fusion) ? Words{word_of(request.fusion.activation)} : Words{};
               }};
 }
 

@@ -46,10 +46,7 @@ Words words_of(const Cell& cell, std::string_view option) {
     if (all.name == "trace") all.layer.clear();
     return {text(cell.routing), text(all)};
   }
-  if (option == "gated") {
-    const Fusion& fusion = cell.shape.fusion;
-    return {fusion.silu ? "silu" : fusion.gelu ? "gelu" : fusion.gpt_oss ? "gpt-oss" : ""};
-  }
+  if (option == "gated") return {std::string(name(cell.shape.fusion.activation))};
   const Fields fields = fields_of(cell);
   const std::string& word = std::ranges::find(fields, option, &Fields::value_type::first)->second;
   return word == "true" || word == "false" ? Words{text(cell.shape.fusion), word} : Words{word};

@@ -1,5 +1,5 @@
-// Prints the progress of a tuning run on standard error: one line that moves on a terminal; elsewhere a line per cell and
-// every 30 seconds.
+// Prints the progress of a tuning run on standard error: one line that moves on a terminal; elsewhere a line per cell
+// and every 30 seconds.
 #pragma once
 #include <chrono>
 #include <map>

@@ -11,7 +11,7 @@
 #include "runtime/launch.h"
 #include "runtime/manifest.h"
 #include "variant/pack/launch_rule.h"
-#include "workload/product.h"
+#include "workload/product/passes.h"
 
 namespace moetune {
 namespace {

@@ -55,7 +55,7 @@ Candidacy nearest_of(const std::vector<const Entry*>& entries, const Cell& cell)
 auto strangeness(const Cell& found, const Cell& cell) {
   const Shape &a = found.shape, &b = cell.shape;
   const auto of_layer = std::ssize(shape_differences(b, a)) - (a.op != b.op) - (a.fusion != b.fusion);
-  const auto differs = [&](const FusionPart& part) { return a.fusion.*part.on != b.fusion.*part.on; };
+  const auto differs = [&](const FusionPart& part) { return part.is_on(a.fusion) != part.is_on(b.fusion); };
   return std::tuple(a.op != b.op, of_layer, std::ranges::count_if(kFusionParts, differs),
                     std::llround(1e6 * log_distance(found.tokens, cell.tokens)));
 }

@@ -1,5 +1,5 @@
-// Launches one exported kernel from C++: the first plain forward cell of an export in bf16 or fp16. Prints what a launch
-// costs the host, and whether launches write every element with the same bits.
+// Launches one exported kernel from C++: the first plain forward cell of an export in bf16 or fp16. Prints what a
+// launch costs the host, and whether launches write every element with the same bits.
 //
 //   g++ -std=c++17 -I kernels/include -I /usr/local/cuda/include kernels/examples/launch.cpp -L kernels/lib -lmoetune \
 //       -Wl,-rpath,"$PWD/kernels/lib" -L /usr/local/cuda/lib64/stubs -lcuda -o launch

@@ -11,7 +11,7 @@
 #include "variant/knob_list.h"
 #include "variant/mma/mma_cost.h"
 #include "variant/unit.h"
-#include "workload/product.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/args.h"
-#include "workload/product.h"
+#include "workload/product/passes.h"
 
 namespace moetune {
 namespace {

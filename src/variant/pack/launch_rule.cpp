@@ -8,6 +8,8 @@
 #include <stdexcept>
 
 #include "kernels/args.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/scale_places.h"
 
 namespace moetune {
 namespace {

@@ -9,7 +9,7 @@
 #include "runtime/formula.h"
 #include "runtime/launch.h"
 #include "variant/variant.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 

@@ -12,7 +12,7 @@
 #include "runtime/formula.h"
 #include "variant/candidate.h"
 #include "variant/variant.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 

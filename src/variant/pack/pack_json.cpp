@@ -52,7 +52,8 @@ Weighting parse_weighting(const std::string& word) {
 Fusion parse_fusion(const JsonAt& json) {
   Fusion fusion;
   const std::vector<std::string> words = split(json.string(), '+');
-  for (const FusionPart& part : kFusionParts) fusion.*part.on = contains(words, part.name);
+  for (const FusionPart& part : kFusionParts)
+    if (contains(words, part.name)) part.turn_on(fusion);
   if (text(fusion) == json.string()) return fusion;
   json.fail(fmt::format("'{}' is not a fusion", json.string()), "such as plain, permute_x or permute_y+topk_weights");
 }
@@ -64,7 +65,9 @@ bool may_weigh(Weighting product, Weighting pack) {
 }
 
 Shape small_shape(const Format& format, Op op) {
-  return {.layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 128, .format = format}, .op = op, .fusion = {}};
+  return {.layer = {.model = "custom", .experts = 2, .top_k = 1, .n = 64, .k = 128, .format = format},
+          .op = op,
+          .fusion = {}};
 }
 
 PackComputation read_computation(const JsonAt& json, const Sizes& sizes) {

@@ -7,7 +7,7 @@
 #include <ranges>
 #include <vector>
 
-#include "workload/product.h"
+#include "workload/product/passes.h"
 
 namespace moetune {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "variant/unit.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 namespace {

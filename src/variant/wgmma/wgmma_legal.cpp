@@ -6,7 +6,7 @@
 #include "kernels/scales.h"
 #include "variant/unit.h"
 #include "variant/variant.h"
-#include "workload/product.h"
+#include "workload/product/passes.h"
 
 namespace moetune {
 namespace {

@@ -6,14 +6,14 @@
 
 #include <algorithm>
 
+#include "kernels/formulas.h"
+
 namespace moetune {
 namespace {
 
 const FieldNames kActivations = {"mlp_hidden_act", "hidden_act",          "hidden_activation",
                                  "activation",     "activation_function", "ffn_config.ffn_act_fn.name"};
 const FieldNames kLimits = {"swiglu_limit", "swiglu_limits"};
-// Of gpt-oss: with gate at most 7 and up in [-7, 7], gate / (1 + exp(-1.702 gate)) * (up + 1).
-constexpr double kLimit = 7, kAlpha = 1.702;
 
 bool is_limit(const Json& value) {
   if (value.is_array()) return std::ranges::any_of(value, is_limit);
@@ -32,7 +32,8 @@ std::string activation_of(const std::string& word, const Scopes& scopes, const s
   const bool is_silu = word == "silu" || word == "swish" || word == "swiglu";
   const bool is_gpt_oss = word == "swigluoai" || (is_silu && has_one_of(family, {"gpt_oss", "gptoss"}));
   if (!is_gpt_oss && limit.is_null()) return is_silu ? "silu" : word;
-  if (is_gpt_oss && (limit.is_null() || limit == kLimit) && (!alpha || alpha->at.value() == kAlpha)) return "gpt-oss";
+  if (is_gpt_oss && (limit.is_null() || limit == kGptOssLimit) && (!alpha || alpha->at.value() == kGptOssSlope))
+    return "gpt-oss";
   return fmt::format("{} with swiglu_limit {}{}", word, limit.is_array() ? "of layers" : limit.dump(),
                      alpha ? fmt::format(", swiglu_alpha {}", alpha->at.value().dump()) : "");
 }

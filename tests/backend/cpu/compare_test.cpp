@@ -8,6 +8,8 @@
 #include <random>
 
 #include "three_loops.h"
+#include "workload/product/passes.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 namespace {

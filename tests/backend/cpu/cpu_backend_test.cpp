@@ -9,6 +9,7 @@
 #include "built_in.h"
 #include "error_of.h"
 #include "three_loops.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "built_in.h"
 #include "three_loops.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 namespace {
@@ -145,8 +146,9 @@ TEST(Products, MayHaveWhatNoOptionAsksFor) {
 TEST(StoredH, IsTheProductWithoutTheActivation) {
   struct {
     Fusion gated, plain;
-  } const cases[] = {{{.permute_x = true, .silu = true, .store_h = true}, {.permute_x = true}},
-                     {{.gelu = true, .interleaved = true, .store_h = true, .bias = true}, {.bias = true}}};
+  } const cases[] = {
+      {{.permute_x = true, .activation = Activation::silu, .store_h = true}, {.permute_x = true}},
+      {{.activation = Activation::gelu, .interleaved = true, .store_h = true, .bias = true}, {.bias = true}}};
   for (const auto& [gated, plain] : cases) {
     const auto multiply = [](const Fusion& fusion) {
       const Setting setting{.dtype = Dtype::bf16, .fusion = fusion, .n = 42, .k = 37};

@@ -84,8 +84,8 @@ Parts parts(Dtype dtype, Fusion of_up, Fusion of_down, const std::string& routin
   return {problem_of(routing, 64, 8, 2, wide), problem_of(routing, 64, 8, 2, narrow)};
 }
 
-const Fusion kUp = {.permute_x = true, .silu = true};
-const Fusion kUpBySlot = {.permute_x = true, .by_slot = true, .gelu = true};
+const Fusion kUp = {.permute_x = true, .activation = Activation::silu};
+const Fusion kUpBySlot = {.permute_x = true, .by_slot = true, .activation = Activation::gelu};
 const Fusion kDownBySlot = {.topk_weights = true, .by_slot = true};
 
 Contender pair_of(const Candidate& up, const Candidate& down) {
@@ -109,8 +109,7 @@ TEST(Feeds, OnlyDownThatReadsYOfUp) {
   const auto [plain, after] = parts(Dtype::bf16, {.permute_x = true}, kWeighted);
   EXPECT_FALSE(feeds(plain.shape, after.shape)) << "without an activation Y is twice as wide";
   auto [wide, narrow] = parts(Dtype::bf16, kUp, kWeighted);
-  for (Shape* shape : {&wide.shape, &narrow.shape})
-    shape->layer.format = find_format("fp8", ScaleKind::block);
+  for (Shape* shape : {&wide.shape, &narrow.shape}) shape->layer.format = find_format("fp8", ScaleKind::block);
   EXPECT_FALSE(feeds(wide.shape, narrow.shape)) << "Y of fp8 is bf16";
 }
 

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/machine.h"
 #include "three_loops.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {

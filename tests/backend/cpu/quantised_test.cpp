@@ -34,8 +34,9 @@ struct Quantised : Multiplication {
 };
 
 TEST(Quantised, EqualsThreeLoops) {
-  for (const Fusion& fusion : {Fusion{.permute_x = true, .silu = true}, Fusion{.gelu = true, .interleaved = true},
-                               Fusion{.by_slot = true, .gpt_oss = true}})
+  for (const Fusion& fusion : {Fusion{.permute_x = true, .activation = Activation::silu},
+                               Fusion{.activation = Activation::gelu, .interleaved = true},
+                               Fusion{.by_slot = true, .activation = Activation::gpt_oss}})
     for (const Values values : {Values::integer, Values::random}) {
       SCOPED_TRACE(text(fusion));
       Quantised m(quantised(fusion), values);
@@ -53,7 +54,7 @@ TEST(Quantised, EqualsThreeLoops) {
 }
 
 TEST(Quantised, RowsOfZerosHaveASmallScale) {
-  Quantised m(quantised({.silu = true}), Values::random);
+  Quantised m(quantised({.activation = Activation::silu}), Values::random);
   std::memset(m.set.a.data(), 0, static_cast<size_t>(m.set.a.bytes()));
   m.run(candidate(24, 64, 64, 2));
   EXPECT_EQ(m.scale(5, 1), kLeastMost / kMostFp8);
@@ -62,7 +63,8 @@ TEST(Quantised, RowsOfZerosHaveASmallScale) {
 
 // Both kinds of values: the fault is seen, and described by these words.
 template <class Spoil>
-void expect_caught(const std::string& words, Spoil spoil, const Problem& problem = quantised({.silu = true})) {
+void expect_caught(const std::string& words, Spoil spoil,
+                   const Problem& problem = quantised({.activation = Activation::silu})) {
   for (const Values values : {Values::integer, Values::random}) {
     Quantised m(problem, values);
     ASSERT_TRUE(m.verdict().ok) << m.verdict().reason;
@@ -124,7 +126,7 @@ TEST(Quantised, SeesWhatIsNotWrittenAndWhatMustNotBe) {
         while (!std::isnan(m.scale(row, 0))) ++row;
         m.scale(row, 0) = 1;
       },
-      quantised({.by_slot = true, .silu = true}, 4));
+      quantised({.by_slot = true, .activation = Activation::silu}, 4));
 }
 
 }  // namespace

@@ -18,7 +18,8 @@
 #include "built_in.h"
 #include "variant/cpu/cpu.h"
 #include "workload/problem.h"
-#include "workload/product.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/values.h"
 
 namespace moetune::three_loops {
 
@@ -28,14 +29,17 @@ constexpr Fusion kSummed = {.permute_x = true, .sum_slots = true};
 constexpr Fusion kByToken = {.permute_y = true, .topk_weights = true, .sum_slots = true};
 constexpr Fusion kWithGradient = {.permute_y = true, .topk_weights = true, .weight_gradient = true};
 constexpr Fusion kBySlot[] = {{.permute_x = true, .by_slot = true}, {.topk_weights = true, .by_slot = true}};
-constexpr Fusion kGateGradients[] = {
-    {.silu = true},
-    {.permute_y = true, .topk_weights = true, .weight_gradient = true, .gelu = true, .interleaved = true},
-    {.permute_y = true, .topk_weights = true, .gpt_oss = true}};
-constexpr Fusion kFinished[] = {{.permute_x = true, .silu = true},
-                                {.permute_x = true, .silu = true, .store_h = true},
-                                {.gelu = true, .interleaved = true, .bias = true},
-                                {.by_slot = true, .gpt_oss = true, .bias = true},
+constexpr Fusion kGateGradients[] = {{.activation = Activation::silu},
+                                     {.permute_y = true,
+                                      .topk_weights = true,
+                                      .weight_gradient = true,
+                                      .activation = Activation::gelu,
+                                      .interleaved = true},
+                                     {.permute_y = true, .topk_weights = true, .activation = Activation::gpt_oss}};
+constexpr Fusion kFinished[] = {{.permute_x = true, .activation = Activation::silu},
+                                {.permute_x = true, .activation = Activation::silu, .store_h = true},
+                                {.activation = Activation::gelu, .interleaved = true, .bias = true},
+                                {.by_slot = true, .activation = Activation::gpt_oss, .bias = true},
                                 {.permute_y = true, .topk_weights = true, .bias = true}};
 constexpr Fusion kFusions[] = {{}, {.permute_x = true}, {.permute_y = true}, kWeighted};
 
@@ -153,7 +157,7 @@ class Loops {
     if (p_.shape.op == Op::dw) return dw(empty(experts * n, k));
     const bool fwd = p_.shape.op == Op::fwd, sums = fusion_.sum_slots && (fwd || fusion_.permute_x),
                by_slot = fwd ? fusion_.permute_y || fusion_.by_slot : fusion_.permute_x;
-    const bool gated = fusion_.silu || fusion_.gelu || fusion_.gpt_oss;
+    const bool gated = is_gated(fusion_);
     Wanted wanted = empty(sums      ? p_.routing.tokens
                           : by_slot ? slots(p_)
                                     : ragged,
@@ -239,8 +243,8 @@ class Loops {
   }
 
   double gate(double g, double u) const {
-    if (fusion_.silu) return g / (1 + std::exp(-g)) * u;
-    if (fusion_.gelu) return 0.5 * g * (1 + std::erf(g * std::sqrt(0.5))) * u;
+    if (fusion_.activation == Activation::silu) return g / (1 + std::exp(-g)) * u;
+    if (fusion_.activation == Activation::gelu) return 0.5 * g * (1 + std::erf(g * std::sqrt(0.5))) * u;
     g = g > 7 ? 7 : g, u = u > 7 ? 7 : u < -7 ? -7 : u;
     return g / (1 + std::exp(-1.702 * g)) * (u + 1);
   }

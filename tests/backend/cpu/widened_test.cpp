@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "three_loops.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/values.h"
 
 namespace moetune {
 namespace {
@@ -32,15 +34,16 @@ TEST(Widened, EqualsTheSumOfWhatEntersTheProduct) {
           for (int64_t column = 0; column < p.n; ++column) {
             double sum = 0, size = 0;
             for (int64_t k = 0; k < p.k; ++k) {
-              const double term = entering_value(p, p.a, values, expert, row, k) *
-                                  entering_value(p, p.b, values, expert, column, k);
+              const double term =
+                  entering_value(p, p.a, values, expert, row, k) * entering_value(p, p.b, values, expert, column, k);
               sum += term, size += std::abs(term);
             }
             float got = 0;
             const int64_t at = (first_row(p, p.d, expert) + row) * p.n + column;
             to_floats(p.d.type.dtype, set.d.data() + at * 2, 1, &got);
             if (values == Values::integer)
-              ASSERT_EQ(got, round_to(p.d.type.dtype, static_cast<float>(sum))) << expert << " " << row << " " << column;
+              ASSERT_EQ(got, round_to(p.d.type.dtype, static_cast<float>(sum)))
+                  << expert << " " << row << " " << column;
             else
               ASSERT_NEAR(static_cast<double>(got), sum, std::abs(sum) / 128 + size * 1e-5);
           }

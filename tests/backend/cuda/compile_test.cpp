@@ -269,17 +269,17 @@ TEST(Compile, Gradients) {
 TEST(Compile, WgmmaOfEachFunctionOfTheResult) {
   std::vector<Shape> shapes = {
       shape_of(Dtype::bf16, 2048, 768, {.permute_y = true, .topk_weights = true, .bias = true}),
-      shape_of(Dtype::bf16, 2048, 768, {.permute_x = true, .silu = true, .store_h = true}),
-      shape_of(Dtype::bf16, 2048, 768, {.gpt_oss = true, .interleaved = true, .bias = true}),
+      shape_of(Dtype::bf16, 2048, 768, {.permute_x = true, .activation = Activation::silu, .store_h = true}),
+      shape_of(Dtype::bf16, 2048, 768, {.activation = Activation::gpt_oss, .interleaved = true, .bias = true}),
       shape_of(Dtype::bf16, 2048, 768,
-               {.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true})};
+               {.permute_y = true, .topk_weights = true, .weight_gradient = true, .activation = Activation::silu})};
   shapes.back().op = Op::dx, shapes.back().layer.projection = Projection::down;
   for (const ScaleKind scales : {ScaleKind::block, ScaleKind::channel})
-    for (const Fusion& fusion : {Fusion{.permute_x = true}, Fusion{.by_slot = true, .gelu = true}}) {
+    for (const Fusion& fusion : {Fusion{.permute_x = true}, Fusion{.by_slot = true, .activation = Activation::gelu}}) {
       shapes.push_back(shape_of(Dtype::fp8, 1536, 2048, fusion));
       shapes.back().layer.format = find_format("fp8", scales);
     }
-  shapes.push_back(shape_of(Dtype::fp8, 1536, 2048, {.permute_x = true, .silu = true}));
+  shapes.push_back(shape_of(Dtype::fp8, 1536, 2048, {.permute_x = true, .activation = Activation::silu}));
   shapes.back().layer.format = find_format("fp8", ScaleKind::block, Dtype::fp8);
   Units units("sm_90a");
   add_drawn(units, "wgmma", shapes, "sm_90a");
@@ -318,9 +318,13 @@ TEST(SampledCompile, WgmmaDefaultsOfLargeTiles) {
       {Op::fwd, Projection::down, {}},
       {Op::fwd, Projection::down, {.permute_y = true}},
       {Op::fwd, Projection::down, {.permute_y = true, .topk_weights = true}},
-      {Op::fwd, Projection::up, {.permute_x = true, .silu = true, .store_h = true}},
-      {Op::fwd, Projection::up, {.permute_x = true, .gpt_oss = true, .interleaved = true, .bias = true}},
-      {Op::dx, Projection::down, {.permute_y = true, .topk_weights = true, .weight_gradient = true, .silu = true}},
+      {Op::fwd, Projection::up, {.permute_x = true, .activation = Activation::silu, .store_h = true}},
+      {Op::fwd,
+       Projection::up,
+       {.permute_x = true, .activation = Activation::gpt_oss, .interleaved = true, .bias = true}},
+      {Op::dx,
+       Projection::down,
+       {.permute_y = true, .topk_weights = true, .weight_gradient = true, .activation = Activation::silu}},
       {Op::dw, Projection::up, {.permute_x = true}},
       {Op::dw, Projection::up, {.accumulate = true}},
       {Op::dw, Projection::down, {.permute_y = true, .topk_weights = true, .accumulate = true, .fp32_dw = true}}};
@@ -363,7 +367,7 @@ TEST(Compile, SimtWidensW) {
   Units units("sm_80");
   for (const Format& format : formats()) {
     if (!has_scales(format.w) || multiplies_fp8(format)) continue;
-    Shape shape = shape_of(Dtype::bf16, 1536, 2048, {.permute_x = true, .silu = true});
+    Shape shape = shape_of(Dtype::bf16, 1536, 2048, {.permute_x = true, .activation = Activation::silu});
     shape.layer.format = format;
     units.add(parse_candidate("simt block_m=16 block_n=64 block_k=16"), shape);
   }
@@ -396,9 +400,10 @@ TEST(Compile, QuantisedResults) {
     Units units(arch);
     SearchSpace space = load_space("full", built_in());
     keep_variants(space, {variant}, built_in());
-    for (const auto& [n, fusion] : {std::pair<int64_t, Fusion>{1536, {.permute_x = true, .silu = true}},
-                                    {1424, {.gelu = true, .interleaved = true}},
-                                    {784, {.by_slot = true, .gpt_oss = true}}}) {
+    for (const auto& [n, fusion] :
+         {std::pair<int64_t, Fusion>{1536, {.permute_x = true, .activation = Activation::silu}},
+          {1424, {.activation = Activation::gelu, .interleaved = true}},
+          {784, {.by_slot = true, .activation = Activation::gpt_oss}}}) {
       Shape shape = shape_of(Dtype::fp8, n, 2048, fusion);
       shape.layer.format = format_named("fp8-block-fp8");
       const Candidate drawn = draw(space, shape, device_of_arch(arch), 1, /*seed=*/n).legal.at(0);

@@ -43,7 +43,7 @@ TEST(CellOptions, WordsAreRead) {
                        .fast_sums = true,
                        .tp = {1, 2},
                        .ep = {1, 2, 3, 4},
-                       .fusion = {.permute_x = true, .gelu = true, .interleaved = true},
+                       .fusion = {.permute_x = true, .activation = Activation::gelu, .interleaved = true},
                        .seed = 0};
   EXPECT_EQ(request, expected);
   EXPECT_TRUE(typed({"--projection", "ffn"}).request.ffn);

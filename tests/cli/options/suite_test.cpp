@@ -12,7 +12,7 @@
 #include "cli/typed_cells.h"
 #include "record/step.h"
 #include "temporary_folder.h"
-#include "workload/product.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {

@@ -5,6 +5,9 @@
 
 #include "kernels/args.h"
 #include "variant/unit.h"
+#include "workload/product/passes.h"
+#include "workload/product/scale_places.h"
+#include "workload/product/work.h"
 
 namespace moetune {
 namespace {

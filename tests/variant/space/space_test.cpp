@@ -155,7 +155,7 @@ TEST(Space, FullHasQuantisedTilesWithAndWithoutAStageInFlight) {
     set_values(space, values, built_in());
   Shape quantised = small_shape();
   quantised.layer.format = format_named("fp8-block-fp8");
-  quantised.fusion.silu = true;
+  quantised.fusion.activation = Activation::silu;
   const std::vector<Candidate> legal = enumerate(space, quantised, device_of_arch("sm_90a")).legal;
   ASSERT_EQ(legal.size(), 2u);
   for (const int in_flight : {0, 1})

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/libraries/library.h"
 #include "base/error.h"
+#include "workload/product/product_rows.h"
 
 namespace moetune {
 

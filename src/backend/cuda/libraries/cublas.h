@@ -7,7 +7,7 @@
 #include <string>
 
 #include "backend/cuda/libraries/runtime.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 struct cublasContext;
 

@@ -6,6 +6,8 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/libraries/library.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/scale_places.h"
 
 namespace moetune {
 

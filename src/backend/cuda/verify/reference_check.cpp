@@ -10,7 +10,10 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "workload/product.h"
+#include "workload/product/activate.h"
+#include "workload/product/passes.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/values.h"
 
 namespace moetune {
 namespace {

@@ -46,20 +46,16 @@ Service::Service(Dtype dtype, const CompilerOptions& options) : dtype_(dtype) {
 void Service::fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream,
                    int most) const {
   launch(module_->kernel("fill"), kManyBlocks, kThreads, stream, out, count, base_of(seed, stream_of_values),
-         values == Values::integer ? -most : 1);
+         values == Values::integer ? Filling::integers : Filling::random, most);
 }
 
-void Service::fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const {
+void Service::fill_weights(float* out, int64_t count, Filling filling, uint64_t seed, cudaStream_t stream) const {
   launch(module_->kernel("fill_weights"), kManyBlocks, kThreads, stream, out, count, base_of(seed, kStreamWeights),
-         quarters ? 3 : 2);
+         filling, 0);
 }
 
-void Service::fill_scales(void* out, int64_t count, Values values, bool of_int8, uint64_t seed,
-                          cudaStream_t stream) const {
-  launch(module_->kernel("fill"), kManyBlocks, kThreads, stream, out, count, base_of(seed, kStreamWeights),
-         values == Values::integer ? 4
-         : of_int8                 ? 6
-                                   : 5);
+void Service::fill_scales(void* out, int64_t count, Filling filling, uint64_t seed, cudaStream_t stream) const {
+  launch(module_->kernel("fill"), kManyBlocks, kThreads, stream, out, count, base_of(seed, kStreamWeights), filling, 0);
 }
 
 void Service::place_scales(const PlacedScales& s, cudaStream_t stream) const {
@@ -102,17 +98,16 @@ void Service::weigh_rows(const WeighedRows& rows, cudaStream_t stream) const {
 void Service::finish_rows(const FinishedRows& r, cudaStream_t stream) const {
   if (r.scales)
     return launch(module_->kernel("quantise_rows"), blocks_for(r.rows), kThreads / 2, stream, r.out, r.scales, r.sums,
-                  static_cast<int>(r.activation), r.interleaved, r.to, static_cast<int>(r.rows), r.n);
+                  r.activation, r.interleaved, r.to, static_cast<int>(r.rows), r.n);
   const char* const kernel = r.to_fp32 ? "finish_reference" : r.from_fp32 ? "finish_sums" : "finish_rows";
   launch(module_->kernel(kernel), blocks_for(r.rows), kThreads / 2, stream, r.out, r.h, r.sums, r.bias, r.first_rows,
-         static_cast<int>(r.experts), static_cast<int>(r.activation), r.interleaved, r.to, r.weights,
-         static_cast<int>(r.rows), r.n);
+         static_cast<int>(r.experts), r.activation, r.interleaved, r.to, r.weights, static_cast<int>(r.rows), r.n);
 }
 
 void Service::gate_gradient(const GateRows& r, cudaStream_t stream) const {
   launch(module_->kernel(r.to_fp32 ? "gate_reference" : "gate_gradient"), blocks_for(r.rows), kThreads / 2, stream,
-         r.dh, r.x, r.gradient, r.sums, r.h, r.slots, r.weights, static_cast<int>(r.activation),
-         static_cast<int>(r.interleaved), static_cast<int>(r.rows), r.width);
+         r.dh, r.x, r.gradient, r.sums, r.h, r.slots, r.weights, r.activation, static_cast<int>(r.interleaved),
+         static_cast<int>(r.rows), r.width);
 }
 
 void Service::add_parts(float* gradient, const float* parts, const int* slots, int64_t rows, int count,

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/kernel.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 
@@ -135,10 +135,10 @@ class Service {
   /// Fills `count` elements of an operand as stored_value says; integers are `most` at most.
   void fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream,
             int most = 4) const;
-  /// Fills top-k weights as topk_weight says, in quarters where has_exact_weights.
-  void fill_weights(float* out, int64_t count, bool quarters, uint64_t seed, cudaStream_t stream) const;
-  /// Fills scales of the service's dtype as scale_value says; `seed` is scale_seed's.
-  void fill_scales(void* out, int64_t count, Values values, bool of_int8, uint64_t seed, cudaStream_t stream) const;
+  /// Fills top-k weights as topk_weight says; `filling` is weight_filling's.
+  void fill_weights(float* out, int64_t count, Filling filling, uint64_t seed, cudaStream_t stream) const;
+  /// Fills scales of the service's dtype as scale_value says; `filling` is scale_filling's, `seed` scale_seed's.
+  void fill_scales(void* out, int64_t count, Filling filling, uint64_t seed, cudaStream_t stream) const;
   void place_scales(const PlacedScales& scales, cudaStream_t stream) const;
   /// Rows of elements times their scales, in fp32; see kernels/service/operands.cuh.
   void dequantise(const DequantisedRows& rows, cudaStream_t stream) const;

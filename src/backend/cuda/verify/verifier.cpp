@@ -9,7 +9,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "workload/product.h"
+#include "workload/product/product_rows.h"
+#include "workload/product/scale_places.h"
 
 namespace moetune {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/operands.h"
-#include "workload/product.h"
+#include "workload/product/product.h"
 
 namespace moetune {
 
