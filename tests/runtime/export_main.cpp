@@ -99,8 +99,12 @@ int main(int, char** argv) {
   exported.services.route.push_back({"sm_90a", "route.sm_90a.cubin", "route", 32});
   exported.services.finish.emplace_back(Dtype::bf16, CubinFile{"sm_90a", "finish-bf16.sm_90a.cubin", "finish", 32});
   for (const auto& [shape, text] : wanted())
-    for (const char* routing : {"uniform", "zipf:1.0"})
+    for (const char* routing : {"zipf:1.0", "uniform"})
       for (const int64_t tokens : {16, 256}) {
+        // Callers pick among the cells of fwd in bf16 with 6 experts; of others one is enough.
+        const bool picked =
+            shape.op == Op::fwd && shape.layer.experts == 6 && shape.layer.format == find_format("bf16");
+        if (!picked && (tokens != 16 || routing != std::string_view("zipf:1.0"))) continue;
         const Cell cell = {.shape = shape, .tokens = tokens, .routing = parse_routing(routing), .seed = 0};
         const Problem problem = make_problem(cell);
         const Candidate candidate =

@@ -1,5 +1,5 @@
-// Every variant at its corners, for sm_80 and sm_90a, without a GPU: compiles, uses the planned shared memory (the
-// kernel asserts that against its own layout), and spills nothing but for candidates of wgmma that a search prunes.
+// Every variant at its corners, for sm_80 and sm_90a, without a GPU: compiles, uses the planned shared memory, and
+// spills nothing but for candidates of wgmma that a search prunes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -26,13 +26,7 @@ namespace {
 
 Shape shape_of(Dtype dtype, int64_t n, int64_t k, Fusion fusion) {
   Shape shape;
-  shape.layer = {.model = "custom",
-                 .projection = Projection::up,
-                 .experts = 8,
-                 .top_k = 2,
-                 .n = n,
-                 .k = k,
-                 .format = find_format(name(dtype))};
+  shape.layer = {.model = "custom", .experts = 8, .top_k = 2, .n = n, .k = k, .format = find_format(name(dtype))};
   shape.fusion = fusion;
   return shape;
 }
@@ -51,8 +45,13 @@ class Units {
  public:
   explicit Units(std::string arch) : arch_(std::move(arch)) {}
 
-  void add(const Candidate& candidate, const Shape& shape, const std::string& more = {}) {
-    texts_.push_back(candidate.variant->unit(candidate, shape) + more);
+  // Both compilers lay out shared memory with the same function: sizes of its structs must be the same for both.
+  void add(const Candidate& candidate, const Shape& shape) {
+    texts_.push_back(candidate.variant->unit(candidate, shape));
+    const std::string variant = candidate.variant->name, type = variant == "mma" ? "Mma" : "WgmmaBlock";
+    if (variant != "simt")
+      texts_.back() += fmt::format("static_assert(moetune::{}<Config>::layout.bytes == {}, \"the sizes differ\");\n",
+                                   type, candidate.variant->plan(candidate, shape).shared_bytes);
     names_.push_back(fmt::format("{}: {}", title(shape), text(candidate)));
   }
   size_t size() const { return texts_.size(); }
@@ -406,11 +405,7 @@ TEST(Compile, QuantisedResults) {
           {784, {.by_slot = true, .activation = Activation::gpt_oss}}}) {
       Shape shape = shape_of(Dtype::fp8, n, 2048, fusion);
       shape.layer.format = format_named("fp8-block-fp8");
-      const Candidate drawn = draw(space, shape, device_of_arch(arch), 1, /*seed=*/n).legal.at(0);
-      units.add(drawn, shape,
-                drawn.variant->name != "mma" ? ""
-                                             : fmt::format("static_assert(moetune::Mma<Config>::layout.bytes == {});\n",
-                                                           drawn.variant->plan(drawn, shape).shared_bytes));
+      units.add(draw(space, shape, device_of_arch(arch), 1, /*seed=*/n).legal.at(0), shape);
     }
     units.expect_compile();
   }
@@ -486,34 +481,6 @@ TEST(Compiler, ABrokenUnitIsACompileErrorWithItsLine) {
   EXPECT_NE(compiled.result.reason.find("\"undeclared\" is undefined"), std::string::npos) << compiled.result.reason;
 }
 
-// Both compilers lay out shared memory with the same function: sizes of its structs must be the same for both.
-TEST(Compiler, LaysOutSharedMemoryAsTheHostDoes) {
-  const std::pair<std::string, std::string> cases[] = {
-      {"mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4", "Mma"},
-      {"wgmma block_m=64 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-       "cluster=none in_flight=1 tma_x=no tma_w=yes tma_store=no addressing=pointers tiles=static pace=own split=0 "
-       "hold=64 gather=tiles mix=0",
-       "WgmmaBlock"},
-      {"wgmma block_m=64 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=yes "
-       "cluster=none in_flight=1 tma_x=yes tma_w=yes tma_store=no addressing=base tiles=dynamic pace=own split=1 "
-       "hold=64 gather=tiles mix=4",
-       "WgmmaBlock"}};
-  for (const auto& [text, type] : cases) {
-    const Candidate candidate = parse_candidate(text);
-    const Shape shape = shape_of(Dtype::bf16, 64, 64, {.permute_x = false, .permute_y = true, .topk_weights = true});
-    const Variant& variant = *candidate.variant;
-    const int64_t bytes = variant.plan(candidate, shape).shared_bytes;
-    for (const int64_t claimed : {bytes, bytes + 256}) {
-      const std::string unit = variant.unit(candidate, shape) + "static_assert(moetune::" + type +
-                               "<Config>::layout.bytes == " + std::to_string(claimed) + ", \"the sizes differ\");\n";
-      const CompiledUnit compiled =
-          compile_units({&unit, 1}, {.arch = "sm_90a", .sources = kernel_sources(), .cache = false}).front();
-      EXPECT_EQ(compiled.result.status, claimed == bytes ? Status::ok : Status::compile_error) << text;
-      EXPECT_EQ(compiled.log.find("the sizes differ") != std::string::npos, claimed != bytes) << compiled.log;
-    }
-  }
-}
-
 TEST(Compiler, SpillsAreTheirOwnStatus) {
   const std::string unit = R"(
 extern "C" __global__ void __launch_bounds__(1024, 2) moetune_kernel(float* p, int n) {
@@ -532,21 +499,7 @@ extern "C" __global__ void __launch_bounds__(1024, 2) moetune_kernel(float* p, i
   EXPECT_GT(compiled.result.spill_bytes, 0);
 }
 
-TEST(Compiler, SecondTimeComesFromTheCache) {
-  const TemporaryFolder folder;
-  setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
-  const std::string unit = "extern \"C\" __global__ void moetune_kernel(int* p) { *p = 42; }\n";
-  const CompilerOptions options{.arch = "sm_80", .sources = kernel_sources()};
-  const CompiledUnit first = compile_units({&unit, 1}, options).front();
-  const CompiledUnit second = compile_units({&unit, 1}, options).front();
-  unsetenv("XDG_CACHE_HOME");
-  EXPECT_FALSE(first.result.from_cache);
-  EXPECT_TRUE(second.result.from_cache);
-  EXPECT_EQ(first.cubin, second.cubin);
-  EXPECT_EQ(first.result.registers, second.result.registers);
-}
-
-TEST(Compiler, ReplacesADamagedEntryOfTheCache) {
+TEST(Compiler, CachesCubinsAndReplacesADamagedEntry) {
   const TemporaryFolder folder;
   setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
   const auto entries = [&] {
@@ -559,7 +512,11 @@ TEST(Compiler, ReplacesADamagedEntryOfTheCache) {
     const std::string unit = "extern \"C\" __global__ void moetune_kernel(int* p) { *p = " + body + "; }\n";
     return compile_units({&unit, 1}, {.arch = "sm_80", .sources = kernel_sources()}).front();
   };
-  const CompiledUnit first = compile("42");
+  const CompiledUnit first = compile("42"), second = compile("42");
+  EXPECT_FALSE(first.result.from_cache);
+  EXPECT_TRUE(second.result.from_cache);
+  EXPECT_EQ(first.cubin, second.cubin);
+  EXPECT_EQ(first.result.registers, second.result.registers);
   const std::filesystem::path entry = entries().at(0);
   const std::string text = read_text(entry);
   compile("43");

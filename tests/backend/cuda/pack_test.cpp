@@ -59,7 +59,7 @@ TEST(PackOfCudaKernels, MayTakeScalesOfXMnMajor) {
   EXPECT_EQ(std::ranges::count(args.pointers, "x_scales_mn_major", &LaunchPointer::name), 1);
 }
 
-TEST(PackOfCudaKernels, CompilesNothingAndTellsRegisters) {
+TEST(PackOfCudaKernels, CompilesNothingAndReportsRegisters) {
   TemporaryFolder folder;
   write_simt_pack(folder, shape_of(), "sm_90a", "none");
   const Catalog catalog({folder.path().string()});

@@ -2,6 +2,9 @@
 // stage and the function of the result. Each compiles, and changes what is compiled.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <tuple>
+
 #include "backend/cuda/compile/compiler.h"
 #include "built_in.h"
 
@@ -82,47 +85,45 @@ std::string with_policies(std::string unit, const Line& line) {
   return unit.insert(unit.find("struct Config"), kPolicies);
 }
 
-// Whether the unit of a candidate has other instructions with the policies and the line replaced.
-bool changes(const std::string& candidate, const Line& line) {
-  const Candidate parsed = parse_candidate(candidate);
-  const std::string unit = parsed.variant->unit(parsed, small_shape());
-  const std::vector<std::string> units = {unit, with_policies(unit, line)};
-  const std::vector<CompiledUnit> compiled =
-      compile_units(units, {.arch = "sm_90a", .sources = kernel_sources(), .cache = false});
-  for (const CompiledUnit& one : compiled) {
-    EXPECT_EQ(one.result.status, Status::ok) << candidate << "\n" << one.log;
-    if (one.cubin.empty()) return false;
-  }
-  return compiled[0].result.code != compiled[1].result.code;
-}
-
 std::string wgmma(std::string_view loads, std::string_view swap) {
-  return "wgmma block_m=128 block_n=128 block_k=64 stages=3 raster=m group=4 consumers=2 schedule=cooperative swap=" +
+  return "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=" +
          std::string(swap) + " cluster=none in_flight=0 tma_x=" + std::string(loads) + " tma_w=" + std::string(loads) +
          " tma_store=no addressing=base tiles=static pace=own split=1 hold=0 gather=tiles mix=0";
 }
 
-TEST(Seams, ChangeNothingWithoutALine) { EXPECT_FALSE(changes(wgmma("yes", "no"), {kPlainX, kPlainX})); }
-
-TEST(Seams, WgmmaTakesOtherScales) {
-  EXPECT_TRUE(changes(wgmma("yes", "no"), kScales));
-  EXPECT_TRUE(changes(wgmma("no", "no"), kScales));
+// Whether a candidate's kernel has other instructions with the policies and the line replaced; all compile together.
+TEST(Seams, TakePoliciesInPlaceOfALineOfTheUnit) {
+  const std::string mma = "mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4 split=1";
+  const std::tuple<std::string, Line, bool> cases[] = {{wgmma("yes", "no"), {kPlainX, kPlainX}, false},
+                                                       {wgmma("yes", "no"), kScales, true},
+                                                       {wgmma("no", "no"), kScales, true},
+                                                       {wgmma("yes", "no"), kStages, true},
+                                                       {wgmma("yes", "yes"), kStages, true},
+                                                       {wgmma("no", "no"), kStages, true},
+                                                       {wgmma("yes", "no"), kTransform, true},
+                                                       {wgmma("yes", "no"), kJoined, true},
+                                                       {mma, kJoined, true},
+                                                       {"simt block_m=32 block_n=32 block_k=32", kScales, true}};
+  std::vector<std::string> units;
+  std::map<std::string, size_t> plain;  // the place of each candidate's own unit
+  for (const auto& [candidate, line, changes] : cases) {
+    const Candidate parsed = parse_candidate(candidate);
+    const std::string unit = parsed.variant->unit(parsed, small_shape());
+    if (plain.try_emplace(candidate, units.size()).second) units.push_back(unit);
+    units.push_back(with_policies(unit, line));
+  }
+  const std::vector<CompiledUnit> compiled =
+      compile_units(units, {.arch = "sm_90a", .sources = kernel_sources(), .cache = false});
+  size_t at = 0;
+  for (const auto& [candidate, line, changes] : cases) {
+    const CompiledUnit& own = compiled[plain.at(candidate)];
+    if (&compiled[at] == &own) ++at;
+    const CompiledUnit& other = compiled[at++];
+    EXPECT_EQ(own.result.status, Status::ok) << candidate << "\n" << own.log;
+    EXPECT_EQ(other.result.status, Status::ok) << candidate << "\n" << line.in_its_place << "\n" << other.log;
+    EXPECT_EQ(own.result.code != other.result.code, changes) << candidate << "\n" << line.in_its_place;
+  }
 }
-
-TEST(Seams, WgmmaTakesSumsAfterEachStage) {
-  EXPECT_TRUE(changes(wgmma("yes", "no"), kStages));
-  EXPECT_TRUE(changes(wgmma("yes", "yes"), kStages));
-  EXPECT_TRUE(changes(wgmma("no", "no"), kStages));
-}
-
-TEST(Seams, WgmmaTransformsStages) { EXPECT_TRUE(changes(wgmma("yes", "no"), kTransform)); }
-
-TEST(Seams, ResultsJoinColumns) {
-  EXPECT_TRUE(changes(wgmma("yes", "no"), kJoined));
-  EXPECT_TRUE(changes("mma block_m=64 block_n=64 block_k=32 warps=4 stages=3 raster=m group=4 split=1", kJoined));
-}
-
-TEST(Seams, SimtScalesElements) { EXPECT_TRUE(changes("simt block_m=32 block_n=32 block_k=32", kScales)); }
 
 // Times stay those of a kernel whose instructions stay, whatever else of its cubin changes.
 TEST(Seams, CodeIsOfInstructionsAlone) {

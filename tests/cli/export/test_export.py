@@ -9,7 +9,7 @@ from conftest import SOURCE, h200_device, made_entry, rule_pick, validate
 
 EXPERTS = TOP_K = 4  # balanced rows: each expert has one of each token, so the skew is 1 for all token counts
 SIZES = {"up": (512, 256), "down": (256, 256)}  # n, k
-SERVED = range(1, 8193)
+SERVED = [*range(1, 1100), *range(1100, 8192, 13), 8192]  # every border of few tokens, and enough of many
 STANDARD = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096]  # their tuners' token counts
 CANDIDATES = [{"variant": "triton_moe", "pack": "0123456789ab", "BLOCK_SIZE_M": block_m, "BLOCK_SIZE_N": block_n,
                "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": stages}
@@ -102,12 +102,12 @@ def answers(room, table, projection, *more, experts=EXPERTS, top_k=TOP_K):
     """What lookup says for balanced rows of every token count."""
     n, k = SIZES[projection]
     result = room.ok("lookup", table, "--experts", experts, "--top-k", top_k, "--projection", projection, "--n", n, "--k", k,
-                     "--routing", "balanced", "--tokens", f"1-{SERVED[-1]}", "--format", "json", *more)
+                     "--routing", "balanced", "--tokens", ",".join(map(str, SERVED)), "--format", "json", *more)
     rows = {}
     for one in json.loads(result.stdout)["answers"]:
         found = one.get("entry", one.get("choice"))
         rows[one["cell"]["tokens"]] = {"match": one["match"], "table_id": found.get("id"), **found["candidate"]}
-    assert list(rows) == list(SERVED)
+    assert list(rows) == SERVED
     return rows
 
 
@@ -138,33 +138,6 @@ def test_the_servers_pick_what_lookup_answers(room, counts):
     for tokens in SERVED:
         assert nearest(vllm, tokens) == row(up[tokens]), tokens
         assert sglang_pair(sglang, EXPERTS, 256, tokens) == (row(up[tokens]), row(down[tokens])), tokens
-
-
-def test_sglangs_files_agree_where_the_projections_were_tuned_for_other_counts(room):
-    entries = tuned(STANDARD, ["up"]) + tuned([1, 16, 20, 64, 300, 512, 4096], ["down"])
-    table = room.write("table.json", table_of(entries))
-    up, down = answers(room, table, "up"), answers(room, table, "down")
-    folder = exported(room, table, "sglang")
-    pairs = {tokens: sglang_pair(folder, EXPERTS, 256, tokens) for tokens in SERVED}
-    for tokens in SERVED:  # of 20 and 300 tokens up has SGLang's default
-        if not (16 < tokens < 24 or 256 < tokens < 512):
-            assert pairs[tokens][0] == row(up[tokens]), tokens
-    for tokens in (1, 16):
-        assert pairs[tokens][1] == row(down[tokens]), tokens
-    for tokens in (20, 64, 300, 512, 4096):  # up has another BLOCK_SIZE_M: SGLang's default with that of up
-        assert pairs[tokens][1] == {**pairs[20][1], "BLOCK_SIZE_M": pairs[tokens][0]["BLOCK_SIZE_M"]}, tokens
-    assert pairs[20][1] != row(down[20])
-
-
-def test_where_nothing_was_tuned_the_servers_defaults_stay(room):
-    table = room.write("table.json", table_of(tuned([16, 24, 4096])))
-    up = answers(room, table, "up")
-    vllm = vllm_configs(exported(room, table, "vllm"), EXPERTS, 256)
-    for tokens in [*range(13, 29), *range(3585, 8193)]:  # nearer to a tuned count than to another
-        assert nearest(vllm, tokens) == row(up[tokens]), tokens
-    for tokens in (8, 32, 2048, 3072):  # vLLM's get_default_config
-        assert vllm[tokens]["BLOCK_SIZE_M"] == (16 if tokens <= 32 else 128), tokens
-    assert {19, 20} < set(vllm)
 
 
 def test_robust_choices_end_where_lookup_has_them_end(room):
@@ -247,20 +220,6 @@ def test_a_winner_by_pointers_is_exported_with_one_address(room):
     assert [(cell["id"], cell["tuned"]) for cell in manifest["cells"]] == [(entry["id"], False)]
     cell = runtime(room, "table.json")["cells"][entry["id"]]
     assert cell["file"].startswith(manifest["cells"][0]["kernel"]) and cell["knobs"]["addressing"] == "base"
-
-
-def test_runtime_of_a_cpu_has_no_cubins(room):
-    picks = runtime(room, room.write("table.json", {**room.json(room.made_table()), "tool": TOOL}))
-    assert [cell["file"] for cell in picks["cells"].values()] == [None, None]
-
-
-def test_runtime_replaces_only_its_own_kind(room):
-    source = SOURCE / "tests/cli/files/tuned/table-mma.json"
-    for _ in range(2):
-        runtime(room, source)
-    room.write("runtime.json", {"schema": "moetune.table/1"})
-    text = room.error(2, "export", source, "--format", "runtime", "-o", "runtime.json")
-    assert "runtime.json exists and is not a runtime table of moetune export" in text
 
 
 def test_a_routing_is_picked(room):

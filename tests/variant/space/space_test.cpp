@@ -52,20 +52,15 @@ std::vector<Cell> gradients_of_large_layers() {
                          {32, 4, 5760, 2880},
                          {32, 8, 4096, 7168}})
     for (const Op op : {Op::dx, Op::dw})
-      for (const Fusion& fusion : {Fusion{}, {.permute_x = true}, {.permute_y = true}})
-        for (const int64_t tokens : {1024, 16384}) {
-          Cell cell;
-          cell.shape.layer = {.model = "custom",
-                              .experts = s.experts,
-                              .top_k = s.top_k,
-                              .n = s.n,
-                              .k = s.k,
-                              .format = find_format("bf16")};
-          cell.shape.op = op, cell.shape.fusion = fusion;
-          cell.tokens = tokens;
-          cell.routing = parse_routing("uniform");
-          cells.push_back(cell);
-        }
+      for (const auto& [fusion, tokens] :
+           {std::pair<Fusion, int64_t>{{}, 1024}, {{.permute_x = true}, 16384}, {{.permute_y = true}, 1024}}) {
+        Cell cell;
+        cell.shape.layer = {.model = "custom", .experts = s.experts, .top_k = s.top_k, .n = s.n, .k = s.k};
+        cell.shape.op = op, cell.shape.fusion = fusion;
+        cell.tokens = tokens;
+        cell.routing = parse_routing("uniform");
+        cells.push_back(cell);
+      }
   return cells;
 }
 

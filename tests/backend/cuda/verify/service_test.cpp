@@ -24,10 +24,11 @@ TEST_P(ServiceUnit, CompilesForEveryDtypeWithoutSpills) {
   }
 }
 
-// What exports hold beside their kernels, on every architecture that they are for: launches begin early from sm_90 on.
+// What exports hold beside their kernels, for the oldest and the newest architecture: launches begin early from sm_90
+// on.
 TEST(ServiceUnitOfExports, CompilesWithoutSpills) {
   const std::string unit = route_unit();
-  for (const std::string arch : {"sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"}) {
+  for (const std::string arch : {"sm_75", "sm_90a", "sm_120a"}) {
     const CompiledUnit compiled =
         compile_units({&unit, 1}, {.arch = arch, .sources = kernel_sources(), .cache = false}).front();
     EXPECT_EQ(compiled.result.status, Status::ok) << arch << ": " << compiled.log;
