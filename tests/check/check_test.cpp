@@ -115,7 +115,7 @@ TEST(Check, ALargeSpeedupThatChanceExplainsIsNoEquality) {
   EXPECT_GT(explained, 0);
 }
 
-TEST(Check, PatienceIsNotSpentOnATableThatIsDoubtedAnyhow) {
+TEST(Check, AnUntrustedTableIsNotWaitedFor) {
   Checking checking(slowed(1.1));
   checking.request.patience = 600;
   EXPECT_EQ(checking.one(tuned({.waited = 0.2})).rounds, 30);
@@ -143,7 +143,7 @@ TEST(Check, WithoutAnyControlNothingCanBeSaid) {
   EXPECT_TRUE(checking.backend.calls.empty());
 }
 
-TEST(Check, ABaselineThatIsNotOfferedHereIsPassedOver) {
+TEST(Check, ABaselineThatIsMissingHereIsSkipped) {
   const TunedTable table = tuned({.baselines = {{"magic", 200e-6}, {"loop", 300e-6}}});
   EXPECT_EQ(Checking({}).one(table).control, "loop");
 }
@@ -171,7 +171,7 @@ Script failing(const CandidateFault& fault, std::function<bool(const std::string
   return script;
 }
 
-TEST(Check, ARivalBesideTheControlThatFailsIsDoneWithout) {
+TEST(Check, ARivalThatFailsIsLeftOut) {
   const std::vector<std::pair<std::string, double>> both = {{"loop", 300e-6}, {"grouped", 200e-6}};
   const TunedTable table = tuned({.baselines = both});
   const Candidate fallback = find_rival(table.entries[0], "default")->candidate;
@@ -263,7 +263,7 @@ TEST(Check, AHugeSlowdownNeedsNoNarrowInterval) {
   EXPECT_EQ(Checking(slowed(2)).one(table).finding, Finding::inconclusive);  // 3.8 half intervals
 }
 
-TEST(Check, ATimeThatDoublesBesideTheSameLoopIsARegressionThoughTheRatioIsNoisy) {
+TEST(Check, ADoubledTimeIsARegressionEvenIfTheRatioIsNoisy) {
   const CellFinding finding = Checking(slowed(106.0 / 54)).one(noisy_table(false));
   EXPECT_EQ(finding.finding, Finding::regressed);
   EXPECT_EQ(finding.by_ratio, Finding::inconclusive);
@@ -278,7 +278,7 @@ TEST(Check, ATimeThatDoublesBesideTheSameLoopIsARegressionThoughTheRatioIsNoisy)
   EXPECT_TRUE(holds(finding.reason, "is too noisy to tell")) << finding.reason;
 }
 
-TEST(Check, ATimeThatIsLongerAsTheLoopsIsIsNoRegression) {
+TEST(Check, ATimeThatGrowsWithTheBaselinesIsNoRegression) {
   Script slow = slowed(1.2);
   slow.baselines = {{"loop", 1.18 * 300e-6}};
   const CellFinding finding = Checking(slow).one(noisy_table(false));
@@ -286,7 +286,7 @@ TEST(Check, ATimeThatIsLongerAsTheLoopsIsIsNoRegression) {
   EXPECT_EQ(finding.finding, Finding::inconclusive) << finding.reason;
 }
 
-TEST(Check, ATimeThatWasLongerForALookAloneIsNoRegression) {
+TEST(Check, ATimeThatIsLongerInOneLookOnlyIsNoRegression) {
   Checking checking(Script{});
   FakeBackend* self = &checking.backend;
   self->script.seconds = [self](const Candidate& c) { return (self->loads <= 1 ? 2 : 1) * fake::formula(c); };
@@ -394,7 +394,7 @@ struct Wavering {
   }
 };
 
-TEST(Check, WhatDiffersFromLookToLookIsNoRegression) {
+TEST(Check, AChangeThatVariesBetweenLooksIsNoRegression) {
   const CellFinding finding = Wavering(1).checking.one(tuned());
   EXPECT_EQ(finding.finding, Finding::equivalent);
   EXPECT_GT(finding.change.high - finding.change.low, 0.02);  // the interval knows of it
@@ -549,7 +549,7 @@ TEST(CheckSimulation, ClearEquivalenceHidesNoSlowdown) {
   EXPECT_LE(ended_early(1.05), 2);
 }
 
-TEST(CheckSimulation, OnAHopelessMachineTheAnswerIsThatThereIsNone) {
+TEST(CheckSimulation, AVeryNoisyMachineIsInconclusive) {
   std::map<Finding, int> counts;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Script script;

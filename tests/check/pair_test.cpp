@@ -46,7 +46,7 @@ TEST(Pair, TheSameProgramIsEquivalent) {
   EXPECT_TRUE(holds(finding.reason, "; that of loop by +0.0 %")) << finding.reason;
 }
 
-TEST(Pair, NothingOfTheTableCountsButItsWinners) {
+TEST(Pair, OnlyTheWinnersOfTheTableCount) {
   TunedTable table = tuned();
   Entry& entry = table.entries[0];
   entry.measurement = {.time = {1, 1, 1, 2}, .launches = 2, .clock_mhz = 0, .waited = 0.9};
@@ -155,7 +155,7 @@ TEST(Pair, AnErrorOfTheOtherMachineEndsTheCheck) {
 
 // --- many cells ---
 
-TEST(Gate, SuspectsAreConfirmedAfterAllCellsWereMeasured) {
+TEST(Gate, ChangesAreConfirmedAfterAllCellsWereMeasured) {
   Pair pair(slowed(1.1));
   const CheckResult result = pair.run(table_of(3));
   ASSERT_EQ(result.findings.size(), 3U);
@@ -167,7 +167,7 @@ TEST(Gate, SuspectsAreConfirmedAfterAllCellsWereMeasured) {
   EXPECT_EQ(pair.here.loads, 6);
 }
 
-TEST(Gate, TheMeanShowsWhatNoCellShowsAlone) {
+TEST(Gate, TheMeanShowsAChangeTooSmallForEachCell) {
   // 6 % in all of 12 cells, beside a noise that hides 6 % in each.
   const auto noisy = [](uint64_t seed, double factor) {
     Script script = slowed(factor);
@@ -194,7 +194,7 @@ TEST(Gate, TheMeanShowsWhatNoCellShowsAlone) {
   EXPECT_LT(found.mean->detectable, found.findings[0].detectable);
 }
 
-TEST(Gate, AMeanThatFreshRoundsDoNotShowIsNoRegression) {
+TEST(Gate, AMeanThatFreshRoundsDoNotConfirmIsNoRegression) {
   Pair pair({});
   FakeBackend* self = &pair.here;
   pair.request.threshold = 0.05;
@@ -254,7 +254,7 @@ TEST(GateSimulation, TheSameProgramIsNeverSlowerInThirtyRunsOfTwelveCells) {
   EXPECT_EQ(tally.means, 0);
 }
 
-TEST(GateSimulation, NorOnANoisyMachineAtTenPercent) {
+TEST(GateSimulation, TheSameProgramIsNeverSlowerOnANoisyMachineAtTenPercent) {
   const Tally tally = simulate(30, 1, 0.10, 0.05);
   EXPECT_EQ(tally.regressed, 0);
   EXPECT_EQ(tally.means, 0);

@@ -42,7 +42,7 @@ TEST(SmallestEffect, ChancesAreOfTheIntervalWidenedWhereItIsTooNarrow) {
   EXPECT_NEAR(kTwo.chance_of_increase(around(0.04 * 6 / 1.7, 0.04)), 0.025, 1e-6);
 }
 
-TEST(SmallestEffect, ItsIncreasesAreDiscoveriesAmongAHundredCellsAndNotAmongAThousand) {
+TEST(SmallestEffect, AnIncreaseIsADiscoveryAmong100CellsButNotAmong1000) {
   std::vector<double> chances(100, 0.5);
   chances[7] = kTwo.chance_of_increase(around(0.0201, 0.0201 / 1.71));
   EXPECT_TRUE(discoveries(chances, 0.05)[7]);

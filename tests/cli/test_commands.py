@@ -79,10 +79,6 @@ def test_bench_survives_a_crash(planted):
     assert len(re.findall(r"s (?:± [\d.]+ %|to [\d.]+ .?s) ", result.stdout)) == 2  # the default and the baseline
 
 
-def test_bench_hot(room):
-    assert document("bench", room, "bench", *TINY, "--hot")["hot"] is True
-
-
 # verify
 
 def test_verify_tries_the_default(room):
@@ -484,17 +480,6 @@ def test_a_table_of_fp8_is_read_back_by_its_format(room):
     assert other.returncode == 1 and "fp8-block-fp16" in other.stdout + other.stderr
 
 
-@pytest.mark.parametrize("options, what", [
-    (["--dtype", "bf16", "--scales", "block"], "--scales: belongs to dtype fp8"),
-    (["--dtype", "fp8", "--scales", "blok"], "block"),
-    (["--dtype", "fp8", "--fast-sums"], "--fast-sums: has no meaning for scales of blocks"),
-    (["--dtype", "fp8", "--op", "dx"], "fp8 has no dx"),
-    (["--dtype", "fp8", "--out-dtype", "fp32"], "Y of fp8 cannot be fp32")])
-def test_what_fp8_lacks_is_refused_with_a_sentence(room, options, what):
-    result = room.run("verify", "--experts", "4", "--top-k", "2", "--n", "48", "--k", "160", "--tokens", "9", *options, *CPU)
-    assert result.returncode == 2 and what in result.stderr
-
-
 def checkpoint(room, **more):
     config = {"num_experts": 4, "num_experts_per_tok": 2, "hidden_size": 64, "moe_intermediate_size": 32, **more}
     (room.path / "config.json").write_text(json.dumps(config))
@@ -519,19 +504,6 @@ def test_options_of_fp8_follow_the_format_of_the_checkpoint(room):
     channels = checkpoint(room, quantization_config={"config_groups": {"group_0": group}})
     fast = room.run("tune", *channels, "--fast-sums")
     assert fast.returncode == 0 and "fp8-channel-fast" in fast.stdout, fast.stderr
-
-
-def test_modelopt_says_its_format_in_a_file_beside(room):
-    arguments = checkpoint(room)
-    (room.path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
-    assert "fp8-tensor" in room.run("tune", *arguments).stdout
-
-
-def test_a_checkpoint_of_four_bits_is_refused(room):
-    refused = room.run("tune", *checkpoint(room, quantization_config={"quant_method": "mxfp4"}))
-    assert refused.returncode == 2 and "mxfp4, which moetune does not cover yet" in " ".join(refused.stderr.split())
-    taken = room.run("tune", *checkpoint(room, quantization_config={"quant_method": "mxfp4"}), "--dtype", "bf16")
-    assert taken.returncode == 0 and "taken as bf16" in " ".join(taken.stderr.split())
 
 
 def test_a_recording_is_described_layer_by_layer(room):

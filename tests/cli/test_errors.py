@@ -67,32 +67,10 @@ def test_options_without_an_effect_are_named(room, command, said):
     assert said in room.run(*command).stderr
 
 
-def test_model_files_that_are_no_model(room):
-    room.write("config.json", {"hidden_size": 64})
-    text = room.error(2, "tune", *CPU, "--model", "config.json")
-    assert "config.json" in text and "num_experts" in text
-
-
 def test_missing_files_name_the_nearest(room):
     room.write("loads.json", "{}")
     text = room.error(2, "tune", *CPU, *LAYER, "--routing", "trace:laods.json")
     assert "laods.json" in text and "did you mean 'loads.json'?" in text
-
-
-def trace(**changes):
-    return {"experts": 4, "top_k": 2, "tokens": 6, "layers": {"a": [6, 3, 2, 1]}, **changes}
-
-
-@pytest.mark.parametrize("content, words", [
-    (trace(layers={"a": [6, 3, 2, 2]}), "layers.a: rows sum to 13, but 6 tokens with top_k 2 make 12"),
-    (trace(layers={"a": [6, -3, 8, 1]}), "layers.a[1]: must be at least 0, found -3"),
-    (trace(tokens=0), "tokens: must be at least 1, found 0"),
-    ([1, 2, 3], "logical_count.0: has rows of 3 experts, expected 4"),
-])
-def test_traces_that_contradict_themselves(room, content, words):
-    room.write("loads.json", content)
-    text = room.error(2, "tune", *CPU, *LAYER, "--routing", "trace:loads.json")
-    assert text.startswith("moetune: error: loads.json: ") and words in text
 
 
 @pytest.mark.parametrize("name, content, words", [
@@ -115,47 +93,11 @@ def test_broken_tables(room, command, name, content, words):
     assert words in text or "good.json" in text
 
 
-def test_a_table_with_a_wrong_value_names_its_place(room):
-    table = room.json(room.made_table())
-    table["entries"][0]["measurement"]["median_us"] = "fast"
-    room.write("wrong.json", table)
-    assert "wrong.json: entries[0].measurement.median_us: expected a number, found a string" in room.error(2, "check", "wrong.json")
-
-
-def test_tables_that_contradict_themselves_name_the_place(room):
-    name = room.made_table()
-    table = room.json(name)
-    table["entries"][0]["figures"]["max_over_mean"] = 4
-    room.write("wrong.json", table)
-    assert "wrong.json: entries[0].figures.max_over_mean: 4 contradicts m_sizes" in room.error(2, "check", "wrong.json")
-    doubled = (room.path / name).read_text().replace('"median_us"', '"low_us": 1, "median_us"', 1)
-    room.write("wrong.json", doubled)
-    assert "wrong.json: the key entries[0].measurement.low_us appears twice" in room.error(2, "lookup", "wrong.json", *LAYER)
-
-
-def test_configs_of_models_that_python_wrote(room):
-    config = {"n_routed_experts": 8, "num_experts_per_tok": 2, "hidden_size": 64, "moe_intermediate_size": 64,
-              "time_step_limit": [0.0, float("inf")], "mlp_hidden_act": "relu2"}
-    room.write("nemotron.json", config)
-    assert "Infinity" in (room.path / "nemotron.json").read_text()
-    room.ok("tune", *CPU, "--model", "nemotron.json", "--tokens", "8", "--dry-run")
-    room.write("dense.json", {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128})
-    text = room.error(2, "tune", *CPU, "--model", "dense.json")
-    assert "dense.json: the model dense has no experts: it has none of the fields n_routed_experts, num_moe_experts," in text
-    room.write("suite.json", '{"schema": "moetune.suite/1", "cells": [{"tokens": NaN}]}')
-    assert "suite.json:1:" in room.error(2, "tune", *CPU, "--suite", "suite.json")  # our own files stay JSON
-
-
 def test_a_huge_file_is_refused(room):
     with open(room.path / "huge.json", "wb") as file:
         file.truncate(3 << 30)  # sparse: takes no room
     text = room.error(2, "check", "huge.json", timeout=60)
     assert "huge.json: larger than" in text
-
-
-def test_a_folder_for_a_file(room):
-    (room.path / "folder").mkdir()
-    assert "is a folder" in room.error(2, "check", "folder")
 
 
 def test_candidates_that_cannot_run_are_reported(room):
@@ -180,17 +122,6 @@ def test_a_dry_run_ends_as_the_run_does(room):
     assert "block_m must be a multiple of 8" in room.run("tune", *TINY, "--set", "block_m=7", "--dry-run").stdout
     missing = ["--routing", "trace:missing.json"]
     assert room.error(2, "tune", *TINY, *missing) == room.error(2, "tune", *TINY, *missing, "--dry-run")
-
-
-@pytest.mark.parametrize("knobs, words", [
-    ({"block_m": [-5]}, "s.json: variants.cpu.block_m[0]: -5 is outside 0 to 1048576\n"),
-    ({"block_m": [1.5]}, "s.json: variants.cpu.block_m[0]: expected an integer or a string, found a number\n"),
-    ({"blok_m": [8]}, "s.json: variants.cpu"),
-])
-def test_errors_of_spaces_name_the_file_once(room, knobs, words):
-    room.write("s.json", {"schema": "moetune.space/1", "variants": {"cpu": knobs}})
-    text = room.error(2, "tune", *TINY, "--space", "s.json")
-    assert text.startswith("moetune: error: " + words) and text.count("s.json") == 1, text
 
 
 def large_space(room):

@@ -63,7 +63,3 @@ def test_nothing_runs_after_a_failed_launch(planted):
     assert "hint: leave it out, or run without --in-process" in text
     points = json.loads(planted.run(*BENCH, "--format", "json", env=plant).stdout)["points"]
     assert {point["role"]: point["status"] for point in points}["baseline"] == "ok"
-
-
-def test_folders_of_kernels_are_checked_as_elsewhere(room):
-    assert "--kernels: /nonexistent is not a folder" in room.error(2, *BENCH, "--in-process", "--kernels", "/nonexistent")

@@ -1,7 +1,6 @@
 """validate: what a file is, whether it is valid, and that it refuses what configs/schema refuses."""
 import copy
 import functools
-import hashlib
 import importlib.util
 import json
 import random
@@ -196,14 +195,6 @@ def test_text_behind_a_zero_byte_is_not_ignored(room, file):
             assert result == "invalid" and "not valid JSON: a byte is zero" in fault
 
 
-def test_a_doubled_key_of_a_model_is_refused_by_every_command(room):
-    text = (FILES / "model.json").read_text()
-    room.write("model.json", text.replace('"name":', '"name": "other", "name":', 1))
-    assert results_of(room, ["model.json"]) == [("invalid", "the key name appears twice")]
-    run = room.run("tune", *CPU, "--model", "model.json", "--tokens", "4", "--dry-run")
-    assert run.returncode == 2 and "model.json: the key name appears twice" in run.stderr
-
-
 def test_files_of_other_formats(room):
     room.write("rows.csv", "# top_k=2\nlayer,expert,rows\n0,0,3\n0,2,1\n0,3,2\n")
     room.write("wrong.csv", "# top_k=2\nlayer,expert,rows\n0,0,3\n0,2,-1\n")
@@ -235,49 +226,6 @@ def test_text_fits_and_markdown_is_a_table(room):
     assert room.run("validate", "bad.json").stdout.splitlines()[0].startswith("| file ")
     assert all(len(line) <= 80 for line in room.run("validate", bad).stdout.splitlines())
     assert "| valid " in room.ok("validate", good, "--format", "markdown").stdout
-
-
-def test_a_pack_may_not_take_the_name_of_a_variant(room):
-    manifest = json.loads((FILES / "packs/pack-toy.json").read_text())
-    (result, fault), = results_of(room, [room.write("pack.json", {**manifest, "variant": "mma"})])
-    assert result == "invalid" and "variant: the name 'mma' is taken by a variant that is built in" in fault
-
-
-def test_the_files_of_a_pack_are_those_of_its_manifest(room):
-    manifest = json.loads((SOURCE / "tests/cli/files/packs/pack-toy.json").read_text())
-    for name in manifest["files"]:
-        room.write(name, f"the bytes of {name}")
-    room.write("pack.json", manifest)
-    assert results_of(room, ["pack.json"]) == results_of(room, [room.path]) == [("valid", "")]
-    room.write("fast.cubin", "the bytes of slow.cubin")
-    assert results_of(room, ["pack.json"]) == [("invalid", "fast.cubin: its SHA-256 differs from the one in pack.json")]
-    (room.path / "fast.cubin").unlink()
-    assert results_of(room, ["pack.json"]) == [("invalid", "fast.cubin: No such file or directory")]
-    room.write("copy.json", manifest)  # no reader opens it: its files may lie elsewhere
-    assert results_of(room, ["copy.json"]) == [("valid", "")]
-
-
-def test_the_files_of_exported_kernels_are_those_of_their_manifest(room):
-    manifest = json.loads((SOURCE / "tests/cli/files/kernels.json").read_text())
-    room.write("copy.json", manifest)
-    assert results_of(room, ["copy.json"]) == [("valid", "")]
-    for name, file in manifest["files"].items():
-        room.write(name, f"the bytes of {name}")
-        file.update(bytes=len(f"the bytes of {name}"), sha256=hashlib.sha256(f"the bytes of {name}".encode()).hexdigest())
-    room.write("manifest.json", manifest)
-    assert results_of(room, ["manifest.json"]) == [("invalid", "manifest.sha256: No such file or directory")]
-    digest = hashlib.sha256((room.path / "manifest.json").read_bytes()).hexdigest()
-    room.write("manifest.sha256", f"{digest}  manifest.json\n")
-    assert results_of(room, ["manifest.json"]) == results_of(room, [room.path]) == [("valid", "")]
-    name = next(iter(manifest["files"]))
-    room.write(name, f"the bytes of {name[:-1]}!")
-    message = f"{name}: is not the file that the manifest names: it was changed or cut short"
-    assert results_of(room, ["manifest.json"]) == [("invalid", message)]
-    (room.path / name).unlink()
-    assert results_of(room, ["manifest.json"]) == [("invalid", f"{name}: No such file or directory")]
-    room.write("manifest.json", json.dumps(manifest) + " ")
-    message = "was changed or cut short: manifest.sha256 has another digest"
-    assert results_of(room, ["manifest.json"]) == [("invalid", message)]
 
 
 def test_a_folder_of_files_is_all_of_its_json(room):

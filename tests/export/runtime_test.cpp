@@ -26,7 +26,7 @@ TEST(Runtime, IsTheGoldenText) {
   require_runtime({runtime_of(table), "f.json"});
 }
 
-TEST(Runtime, TellsCellsWithoutAWinner) {
+TEST(Runtime, NamesCellsWithoutAWinner) {
   const Export result = export_runtime(sample::small_table());
   ASSERT_EQ(result.notes.size(), 1u);
   EXPECT_TRUE(holds(result.notes[0], "has no winner: out of memory"));

@@ -28,7 +28,6 @@ inline Problem problem_of(const GpuCase& c, Dtype dtype = Dtype::bf16, Fusion fu
                       .n = c.n,
                       .k = c.k,
                       .format = find_format(name(dtype)),
-                      .tp = 1,
                       .ep = c.ep};
   cell.shape.op = op;
   cell.shape.fusion = fusion;

@@ -224,13 +224,7 @@ inline Candidate planted_candidate(const Plant& plant, const Problem& problem, c
 /// What planted kernels are run on: rows of experts end in the middle of tiles.
 inline Problem planted_problem() {
   Cell cell;
-  cell.shape.layer = {.model = "custom",
-                      .projection = Projection::up,
-                      .experts = 16,
-                      .top_k = 4,
-                      .n = 256,
-                      .k = 256,
-                      .format = find_format("bf16")};
+  cell.shape.layer = {.model = "custom", .experts = 16, .top_k = 4, .n = 256, .k = 256};
   cell.tokens = 200;
   cell.routing = parse_routing("zipf:1");
   cell.seed = 7;

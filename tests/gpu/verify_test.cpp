@@ -521,8 +521,7 @@ TEST_F(KernelTest, DwBeyondOffsetsOf32BitsIsRight) {
   if (static_cast<double>(backend().device().memory_bytes) < kMemory)
     GTEST_SKIP() << "dW takes 5 GB and its references 20";
   Cell cell;
-  cell.shape.layer = {
-      .model = "custom", .experts = 160, .top_k = 2, .n = 4096, .k = 4096, .format = find_format("bf16")};
+  cell.shape.layer = {.model = "custom", .experts = 160, .top_k = 2, .n = 4096, .k = 4096};
   cell.shape.op = Op::dw;
   cell.tokens = 400;
   cell.routing = parse_routing("uniform");

@@ -296,21 +296,5 @@ TEST(MergeOfChoices, OfTwoTablesThePreferredOnesCount) {
   EXPECT_EQ(merge({each, one}, "last").table.choices.size(), 1u);
 }
 
-TEST(ServingOfChoices, EveryTokenCountHasTheChoiceOfItsRange) {
-  TunedTable table = chosen_table(two_counts(sample::qwen_up()));
-  for (RobustChoice& choice : table.choices)
-    for (auto& contender : choice.contenders)
-      contender.candidate = sample::triton(block_m_of(contender.candidate).value());
-  const Export result = export_serving(kVllm, table, {.unproven = true});
-  for (const int64_t tokens : serving_token_counts())
-    EXPECT_EQ(row_of(result.files[0], tokens).block_m, tokens <= 32 ? 16 : 64) << tokens;
-  std::string notes;
-  for (const std::string& note : result.notes) notes += note + "\n";
-  EXPECT_TRUE(holds(notes, "the winners of up are the table's robust choices, for 1 to 32, 33 and more tokens"))
-      << notes;
-  EXPECT_TRUE(holds(notes, "tuned for all of its token counts")) << notes;
-  EXPECT_FALSE(holds(notes, "of several entries")) << notes;
-}
-
 }  // namespace
 }  // namespace moetune

@@ -37,7 +37,7 @@ TEST(CellQueue, HandsOutEachCellOnceInTheGivenOrder) {
   EXPECT_EQ(CellQueue({}).next(), std::nullopt);
 }
 
-TEST(CellQueue, WhoeverWaitsGetsWhatIsGivenBack) {
+TEST(CellQueue, AWaitingThreadGetsACellThatIsReturned) {
   CellQueue queue({0});
   ASSERT_EQ(queue.next(), 0u);
   std::optional<size_t> got;
@@ -48,7 +48,7 @@ TEST(CellQueue, WhoeverWaitsGetsWhatIsGivenBack) {
   EXPECT_EQ(got, 0u);
 }
 
-TEST(CellQueue, TheLastOneDoneOrTheEndWakesWhoeverWaits) {
+TEST(CellQueue, TheLastCellOrTheEndWakesWaitingThreads) {
   for (const bool end : {false, true}) {
     CellQueue queue({0, 1});
     ASSERT_EQ(queue.next(), 0u);
@@ -188,7 +188,7 @@ TEST(Devices, ShareTheCellsAndTheTableIsThatOfOne) {
   expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
 }
 
-TEST(Devices, AResumedRunRepeatsNothingOnWhicheverDevice) {
+TEST(Devices, AResumedRunRepeatsNothingOnAnyDevice) {
   const TemporaryFolder folder;
   {
     Team team;
@@ -206,7 +206,7 @@ TEST(Devices, AResumedRunRepeatsNothingOnWhicheverDevice) {
   expect_each_trial_once(read_journal(folder.path() / "j", built_in()), team);
 }
 
-TEST(Devices, ALostOnesWorkIsDoneByTheOthersAndNothingIsMeasuredTwice) {
+TEST(Devices, TheWorkOfALostDeviceIsDoneByTheOthersOnce) {
   for (const int calls : {0, 1, 30, 150}) {
     const TemporaryFolder folder;
     Team team(pair(device(slow()), device(lost_after(calls))));
@@ -226,7 +226,7 @@ std::unique_ptr<Backend> device_that_loads(std::function<void(const Problem&)> l
   return std::make_unique<FakeBackend>(script);
 }
 
-TEST(Devices, WhereMemoryHasNoRoomForTwoCellsOneWorkerDoesAll) {
+TEST(Devices, WithoutMemoryForTwoCellsOneWorkerDoesAll) {
   std::atomic<int> holder = -1;
   const auto worker = [&](int self) {
     return device_that_loads([&, self](const Problem&) {
@@ -241,7 +241,7 @@ TEST(Devices, WhereMemoryHasNoRoomForTwoCellsOneWorkerDoesAll) {
   EXPECT_EQ(team.notes[0], "fake (fake) has no room for so many cells at a time: it is taken");
 }
 
-TEST(Devices, ACellThatFitsForNobodyIsSkippedByTheLast) {
+TEST(Devices, ACellThatFitsOnNoDeviceIsSkipped) {
   const auto lacking = [](const Problem& problem) {
     if (problem.routing.tokens == 17) throw OutOfMemory("too large", 7);
   };
@@ -260,7 +260,7 @@ TEST(Devices, TheFirstMayBeLostTooAndWaitingOnesGoOn) {
   EXPECT_EQ(team.notes.size(), 1u);
 }
 
-TEST(Devices, TheLastOnesErrorIsThatOfTheRunAndItIsResumed) {
+TEST(Devices, TheErrorOfTheLastDeviceEndsTheRunWhichCanBeResumed) {
   const TemporaryFolder folder;
   {
     Team team(pair(device(lost_after(40)), device(lost_after(60))));
@@ -304,7 +304,7 @@ TEST(Devices, ACandidateThatWasUnderWayWhenTwoWereLostIsTakenForTheReason) {
   EXPECT_EQ(team.notes.size(), 1u);  // the same note appears once
 }
 
-TEST(Devices, AFailureThatIsNotADevicesEndsAll) {
+TEST(Devices, AFailureOutsideTheDevicesEndsTheRun) {
   Team team;
   team.after_cell = [](const TunedTable&) { throw machine_error("the disk is full"); };
   EXPECT_EQ(error_of([&] { team.run(); }).what, "the disk is full");

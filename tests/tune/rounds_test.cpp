@@ -27,7 +27,7 @@ Rounds measured(fake::FakeBackend& backend, const std::vector<Contender>& conten
   return measure_rounds(backend, contenders, rounds, request, quiet);
 }
 
-TEST(MeasureRounds, WhoGoesFirstRotatesAndTheOrderTurns) {
+TEST(MeasureRounds, TheFirstContenderRotatesAndTheOrderReverses) {
   fake::FakeBackend backend({.baselines = {{"a", 1e-3}, {"b", 2e-3}, {"c", 3e-3}}});
   measured(backend, {contender("a"), contender("b"), contender("c")}, 4);
   const std::vector<std::string> expected = {"sample a", "sample b", "sample c", "sample b", "sample c", "sample a",
@@ -35,7 +35,7 @@ TEST(MeasureRounds, WhoGoesFirstRotatesAndTheOrderTurns) {
   EXPECT_EQ(backend.calls, expected);
 }
 
-TEST(MeasureRounds, EveryoneFollowsEveryoneEquallyOften) {
+TEST(MeasureRounds, EachContenderFollowsEachOtherEquallyOften) {
   const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f", "g"};
   for (size_t count = 2; count <= names.size(); ++count) {
     fake::FakeBackend backend({.baselines = {}});
@@ -68,7 +68,7 @@ TEST(MeasureRounds, TakesOneBlockATurnWhateverIsAsked) {
   EXPECT_EQ(rounds.blocks[0].size(), 4U);
 }
 
-TEST(MeasureRounds, AFaultSaysWhoseItIs) {
+TEST(MeasureRounds, AFaultNamesItsContender) {
   fake::FakeBackend backend;
   backend.script.before = [](const std::string&, const Contender& who) {
     if (who.baseline.empty()) throw CandidateFault(Status::crashed, "boom");
@@ -153,7 +153,7 @@ TEST(MeasureRounds, ADisturbedRoundIsMeasuredAgain) {
   EXPECT_GT(quiet.wait, 0);
 }
 
-TEST(MeasureRounds, WhereWaitingDoesNotHelpRoundsCountAsTheyAre) {
+TEST(MeasureRounds, RoundsCountAsMeasuredIfWaitingDoesNotHelp) {
   Disturbed disturbed(0, 1000000);
   Quiet quiet{.wait = 0.03};
   const Rounds rounds = measure_rounds(disturbed.backend, {contender("loop")}, 3, {}, quiet);
@@ -195,7 +195,7 @@ TEST(MeasureRounds, LearnsTheUndisturbedTimeOfTheControl) {
   EXPECT_DOUBLE_EQ(quiet.control_seconds, kUndisturbed * 200e-6);
 }
 
-TEST(MeasureRounds, ALuckyBlockOfTheControlMakesNobodyWait) {
+TEST(MeasureRounds, OneFastBlockOfTheControlDelaysNoRound) {
   Varying loop([](int block) { return block == 2 ? 200e-6 : 300e-6; });
   Quiet quiet{.wait = 1, .control = 0};
   measure_rounds(loop.backend, {contender("loop")}, 20, {}, quiet);
@@ -203,7 +203,7 @@ TEST(MeasureRounds, ALuckyBlockOfTheControlMakesNobodyWait) {
   EXPECT_EQ(quiet.wait, 1);
 }
 
-TEST(MeasureRounds, WhereTheControlStaysSlowRoundsCountAsTheyAre) {
+TEST(MeasureRounds, RoundsCountAsMeasuredIfTheControlStaysSlow) {
   fake::FakeBackend backend;
   Quiet quiet{.wait = 1e-3, .control = 0, .control_seconds = 200e-6};
   const Rounds rounds = measure_rounds(backend, {contender("loop"), contender(cpu(24))}, 3, {}, quiet);

@@ -133,7 +133,7 @@ TEST(Tune, WhereABackendCompilesAheadEachCandidateIsTriedOnceItIsCompiled) {
   }
 }
 
-TEST(Tune, WhatIsSlowToCompileHoldsNothingUp) {
+TEST(Tune, ASlowCompilationDelaysNoTrial) {
   Tuning tuning;
   tuning.backend.script.compiles_ahead = true;
   tuning.backend.script.slow_to_compile = [](const Candidate& candidate) {

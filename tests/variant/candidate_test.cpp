@@ -134,7 +134,7 @@ TEST(Candidate, KnobsOfAnotherVersionStay) {
             "x: order: expected an integer, found an array");
 }
 
-TEST(Candidate, OfAPackThatIsNotHereIsToldInWords) {
+TEST(Candidate, OfAPackThatIsNotLoadedIsNamedInItsReason) {
   const Json json = {
       {"variant", "triton_moe"}, {"pack", "0123456789ab"}, {"BLOCK_SIZE_M", 64}, {"order", "rows"}, {"num_warps", 4}};
   const Candidate candidate = candidate_from_json(JsonAt(json, "x"), built_in());
@@ -229,7 +229,7 @@ TEST(KnobList, ConvertsCandidatesToAStructAndBack) {
   EXPECT_EQ(knobs[2].absent, 1);
 }
 
-TEST(StandIn, WalksAreTheSameWhereNoExpertHasTwoTilesAlongM) {
+TEST(Canonical, WalksAreTheSameWhereNoExpertHasTwoTilesAlongM) {
   const auto canonical = [](const std::string& words, int64_t tokens, Op op = Op::fwd) {
     Cell cell;
     cell.shape = {.layer = {.model = "custom", .experts = 4, .top_k = 1, .n = 512, .k = 256}, .op = op, .fusion = {}};
@@ -246,7 +246,8 @@ TEST(StandIn, WalksAreTheSameWhereNoExpertHasTwoTilesAlongM) {
     EXPECT_NE(canonical(other, 260), canonical(plain, 260)) << variant;              // 65
     EXPECT_NE(canonical(other, 4, Op::dw), canonical(plain, 4, Op::dw)) << variant;  // whose tiles are of n and k
   }
-  EXPECT_NE(canonical("wgmma block_m=64 cluster=m raster=m", 256), canonical("wgmma block_m=64 cluster=m raster=n", 256));
+  EXPECT_NE(canonical("wgmma block_m=64 cluster=m raster=m", 256),
+            canonical("wgmma block_m=64 cluster=m raster=n", 256));
 }
 
 }  // namespace

@@ -8,8 +8,7 @@ namespace {
 
 Problem problem_of(Op op) {
   Problem problem;
-  problem.shape.layer = {
-      .model = "custom", .experts = 3, .top_k = 1, .n = 100, .k = 300, .format = find_format("bf16")};
+  problem.shape.layer = {.model = "custom", .experts = 3, .top_k = 1, .n = 100, .k = 300};
   problem.shape.op = op;
   problem.routing = routing_from_rows({33, 0, 32}, 65, 1);
   return problem;

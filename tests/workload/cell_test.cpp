@@ -25,14 +25,14 @@ Cell custom_cell() {
 }
 
 TEST(CellId, IsShortForAPreset) { EXPECT_EQ(id(preset_cell()), "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1"); }
-TEST(CellId, TellsWhatDiffersFromItsDefault) {
+TEST(CellId, NamesWhatDiffersFromItsDefault) {
   Cell cell = preset_cell();
   cell.seed = 3;
   cell.shape.fusion = {.permute_x = false, .permute_y = true, .topk_weights = true};
   EXPECT_EQ(id(cell), "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1/permute_y+topk_weights/seed3");
   EXPECT_EQ(id(preset_cell(2, 8)), "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1/tp2/ep8");
 }
-TEST(CellId, TellsOverriddenSizesOfAPreset) {
+TEST(CellId, NamesOverriddenSizesOfAPreset) {
   Cell cell = preset_cell();
   cell.shape.layer.experts = 64;
   EXPECT_EQ(id(cell), "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1/e64");
@@ -40,10 +40,10 @@ TEST(CellId, TellsOverriddenSizesOfAPreset) {
   cell.shape.layer.n = 1536;  // as if unsharded
   EXPECT_EQ(id(cell), "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1/n1536/tp2");
 }
-TEST(CellId, TellsAllSizesOfACustomLayer) {
+TEST(CellId, NamesAllSizesOfACustomLayer) {
   EXPECT_EQ(id(custom_cell()), "custom/up/fwd/bf16/t256/zipf:1/e128/top8/n1536/k2048");
 }
-TEST(CellId, TellsSizesWhereThePresetCannotBeSharded) {
+TEST(CellId, NamesSizesWhereThePresetCannotBeSharded) {
   Cell cell = preset_cell();
   cell.shape.layer.tp = 5;
   EXPECT_EQ(id(cell), "qwen3-30b-a3b/up/fwd/bf16/t256/zipf:1/e128/top8/n1536/k2048/tp5");

@@ -119,7 +119,7 @@ TEST(RoundTo, KeepsTheSignificantBits) {
     }
 }
 
-TEST(DtypeNames, ParseBackAndTellSizes) {
+TEST(DtypeNames, ParseBackAndHaveSizes) {
   for (const char* word : {"bf16", "fp16", "fp32", "fp8", "int8", "int4", "uint4"})
     EXPECT_EQ(name(parse_dtype(word)), word);
   EXPECT_EQ(size_bytes(Dtype::bf16), 2);
@@ -130,7 +130,7 @@ TEST(DtypeNames, ParseBackAndTellSizes) {
   EXPECT_EQ(round_to(Dtype::int8, 200), 127);
   EXPECT_EQ(round_to(Dtype::int4, -2.5f), -2);
 }
-TEST(DtypeNames, TellTheNearest) {
+TEST(DtypeNames, SuggestTheNearest) {
   const Caught error = error_of([] { parse_dtype("bf61"); });
   EXPECT_EQ(error.exit, Exit::request);
   EXPECT_EQ(error.what, "unknown dtype 'bf61'");

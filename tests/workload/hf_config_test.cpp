@@ -210,59 +210,6 @@ TEST(HfConfig, KnowsZeroExperts) {
   EXPECT_EQ(model.notes,
             std::vector<std::string>{"256 zero experts of m (zero_expert_num) take rows that no kernel computes"});
 }
-// Each is read right or refused by the name of a field.
-TEST(HfConfig, ReadsFilesOfManyMakers) {
-  const std::filesystem::path folder = std::filesystem::path(MOETUNE_SOURCE_DIR) / "../shared/data/public_cases";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no ../shared/data beside the sources";
-  const std::map<std::string, std::array<int64_t, 5>> expected = {
-      // the last number: kinds, negative without a gate
-      {"deepseek-inference-config", {256, 8, 7168, 2048, 1}},
-      {"ernie4.5-vl-second-size-dropped", {64, 6, 2560, 1536, 2}},
-      {"hazard-expert_hidden_dim-falls-back-to-dense", {192, 8, 4096, 1536, 1}},
-      {"hazard-per-layer-lists", {64, 8, 2048, 1536, 3}},
-      {"llada-moe-expert_intermediate_size", {64, 8, 2048, 1024, 1}},
-      {"longcat-flash-zero_expert_num", {512, 12, 6144, 2048, 1}},
-      {"megatron-args", {128, 8, 4096, 1536, 1}},
-      {"mistral-large-3-params", {128, 4, 7168, 4096, 1}},
-      {"muse-spark-moe_hidden_size", {256, 8, 4096, 4096, 1}},
-      {"nemotron-omni-llm_config", {128, 6, 2688, 1856, -1}},
-      {"nemotron-puzzle-block_configs", {512, 4, 1024, 1280, -2}},
-      {"nomic-embed-v2-moe", {8, 2, 768, 3072, -1}},
-      {"ovis2.6-llm_config", {128, 8, 2048, 768, 1}},
-      {"smallthinker", {32, 4, 1536, 768, 1}},
-      {"compression_config", {128, 8, 2048, 768, 1}},
-      {"experts-ignored-by-compressed-tensors", {128, 8, 2048, 768, 1}},
-      {"experts-not-converted-to-fp8", {128, 8, 2048, 768, 1}},
-      {"gptq-dynamic-skips-experts", {128, 8, 2048, 768, 1}},
-      {"groups-attention-fp8-experts-int4", {128, 8, 2048, 768, 1}},
-      {"groups-attention-fp8-experts-nvfp4", {128, 8, 2048, 768, 1}},
-      {"hidden_act-swigluoai", {8, 2, 128, 96, 1}},
-      {"text_config-hidden_activation", {128, 8, 2816, 704, 1}},
-      {"two-moe-towers", {128, 8, 2048, 768, 2}}};
-  const std::map<std::string, std::string> formats = {{"compression_config", "fp8-channel"},
-                                                      {"groups-attention-fp8-experts-int4", "int4-group128"},
-                                                      {"groups-attention-fp8-experts-nvfp4", "nvfp4"},
-                                                      {"text_config-hidden_activation", "fp8-channel"}};
-  size_t files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().stem().string();
-    if (!name.starts_with("model-")) continue;
-    SCOPED_TRACE(name);
-    if (name == "model-is_moe-false") {
-      EXPECT_NE(error_of([&] { find_models(entry.path().string()); }).what.find("is_moe: the model"),
-                std::string::npos);
-      continue;
-    }
-    ++files;
-    const auto models = find_models(entry.path().string());
-    const auto& [experts, top_k, hidden, intermediate, count] = expected.at(name.substr(6));
-    expect_sizes(models[0], experts, top_k, hidden, intermediate);
-    EXPECT_EQ(models[0].gated ? std::ssize(models) : -std::ssize(models), count);
-    const auto format = formats.find(name.substr(6));
-    EXPECT_EQ(format_of(models[0]), format == formats.end() ? "bf16" : format->second);
-  }
-  EXPECT_EQ(files, expected.size());
-}
 
 class HfFieldNames : public testing::TestWithParam<std::pair<const char*, const char*>> {};
 TEST_P(HfFieldNames, AreKnown) {

@@ -215,12 +215,12 @@ TEST(ShapeWords, ParseBack) {
     EXPECT_EQ(parse_projection(name(projection)), projection);
   for (const Op op : {Op::fwd, Op::dx, Op::dw}) EXPECT_EQ(parse_op(name(op)), op);
 }
-TEST(ShapeWords, TellTheNearest) {
+TEST(ShapeWords, SuggestTheNearest) {
   EXPECT_EQ(error_of([] { parse_projection("dowm"); }).hint, "did you mean 'down'?");
   EXPECT_EQ(error_of([] { parse_op("backward"); }).hint, "one of: fwd, dx, dw");
   EXPECT_EQ(error_of([] { parse_op("backward"); }).what, "unknown op 'backward'");
 }
-TEST(ShapeWords, TellFusions) {
+TEST(ShapeWords, NameFusions) {
   EXPECT_EQ(text(Fusion{}), "plain");
   EXPECT_EQ(text(Fusion{.permute_x = true}), "permute_x");
   EXPECT_EQ(text(Fusion{.permute_y = true, .topk_weights = true}), "permute_y+topk_weights");

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import BINARY, SOURCE
+from conftest import BINARY
 
 BUILT = pathlib.Path(os.environ.get("MOETUNE_BINARY_DIR", pathlib.Path(BINARY).parent))
 DRIVER = BUILT / "fake_driver"
@@ -123,10 +123,10 @@ capturing = True
 with mt.Workspace():
     error(lambda: mt.grouped_gemm("f", x, w, m, gather, top_k=k, fusion="permute_x"))
 """)
-    for line, told in zip(out, ("'w' is of torch.float16, but must be of torch.bfloat16", "no kernels for torch.float32",
+    for line, sentence in zip(out, ("'w' is of torch.float16, but must be of torch.bfloat16", "no kernels for torch.float32",
                                 "has no kernel for fwd bf16 permute_x, 4 experts", "topk_weights go with a fusion",
                                 "a workspace is needed before the capture of a graph")):
-        assert told in line
+        assert sentence in line
 
 
 def test_gates_halve_the_columns_and_a_bias_goes_along(tmp_path):
@@ -348,11 +348,11 @@ error(out_dtype=torch.float32)
 error("f", rows8, w8, m, gather, top_k=k, call=mt.grouped_gemm)
 error(fusion="permute_y+topk_weights", topk_weights=weights.reshape(-1))
 """)
-    for line, told in zip(out, ("'x' is of torch.bfloat16, but must be of torch.float8_e4m3fn", "'x' is of torch.float8_e5m2",
+    for line, sentence in zip(out, ("'x' is of torch.bfloat16, but must be of torch.float8_e4m3fn", "'x' is of torch.float8_e5m2",
                                 "'x_scales' is of torch.float16, but must be of torch.float32",
                                 "'x_scales' is [32, 3], but must be [32, 4], or have more rows",
                                 "'w_scales' is [6, 256], but must be [6, 2, 4]", "needs both x_scales and w_scales",
                                 "has no kernel for fwd fp8-channel plain", "no kernels give torch.float32 of fp8",
                                 "with scales for scaled_grouped_gemm", "has no gradients: call it under torch.no_grad()")):
-        assert told in line
+        assert sentence in line
     assert len(out) == 10

@@ -50,57 +50,6 @@ TEST(Suite, HopperPeersAreSixLayersInSixCellsEach) {
   EXPECT_TRUE(ids.contains("qwen3-30b-a3b/down/fwd/bf16/t4096/zipf:1"));
 }
 
-TEST(Suite, HopperFusedAreTheSameCellsWithTheirRowsMoved) {
-  std::vector<Cell> plain = make_cells(suite("hopper-peers")), fused = make_cells(suite("hopper-fused"));
-  std::set<std::string> ids, wanted;
-  for (const Cell& cell : plain) wanted.insert(id(cell));
-  for (Cell& cell : fused) {
-    const bool up = cell.shape.layer.projection == Projection::up;
-    EXPECT_EQ(cell.shape.fusion.permute_x, up) << id(cell);
-    EXPECT_EQ(cell.shape.fusion.permute_y, !up) << id(cell);
-    cell.shape.fusion = {};
-    ids.insert(id(cell));
-  }
-  EXPECT_EQ(ids, wanted);
-}
-
-TEST(Suite, HopperBackwardIsDxAndDwOfTheSameLayers) {
-  std::set<std::string> layers, wanted, ids;
-  std::map<std::pair<std::string, int64_t>, int> counts;
-  const auto layer_of = [](const Cell& cell) {
-    const Layer& layer = cell.shape.layer;
-    return fmt::format("{} {} {} {} {}", layer.model, layer.experts, layer.top_k, layer.n, layer.k);
-  };
-  for (const Cell& cell : make_cells(suite("hopper-peers"))) wanted.insert(layer_of(cell));
-  for (const Cell& cell : make_cells(suite("hopper-backward"))) {
-    layers.insert(layer_of(cell));
-    ids.insert(id(cell));
-    ++counts[{std::string(name(cell.shape.op)), cell.tokens}];
-  }
-  EXPECT_EQ(layers, wanted);
-  EXPECT_EQ(counts, (decltype(counts){{{"dx", 1024}, 12},
-                                      {{"dx", 4096}, 12},
-                                      {{"dx", 16384}, 12},
-                                      {{"dw", 1024}, 12},
-                                      {{"dw", 4096}, 12},
-                                      {{"dw", 16384}, 12}}));
-  EXPECT_TRUE(ids.contains("qwen3-30b-a3b/down/dw/bf16/t16384/zipf:1"));
-}
-
-TEST(Suite, TrainingStepIsTwoStepsARouting) {
-  std::vector<CellTimes> cells;
-  for (const Cell& cell : make_cells(suite("training-step")))
-    cells.push_back({.cell = cell, .times = {{"winners", {1e-3, 1e-3, 1e-3}}}});
-  EXPECT_EQ(cells.size(), 24u);
-  std::set<std::string> steps;
-  for (const Step& step : training_steps(cells)) {
-    const Cell &up = cells[step.cells[2]].cell, &down = cells[step.cells[5]].cell;
-    steps.insert(fmt::format("{} {} {}", text(up.routing), text(up.shape.fusion), text(down.shape.fusion)));
-  }
-  EXPECT_EQ(steps, (std::set<std::string>{"uniform plain plain", "uniform permute_x permute_y", "zipf:1 plain plain",
-                                          "zipf:1 permute_x permute_y"}));
-}
-
 TEST(Suite, UnseenHasEightLayersThatNoOtherSuiteHas) {
   const auto layers_of = [](const char* name) {
     std::set<std::string> layers;

@@ -69,7 +69,7 @@ def test_the_ten_lines_of_the_document_are_recorded_compiled_and_planned(room):
     python(room, text)  # in place of the first
 
 
-def test_what_a_layer_compiles_in_is_told_apart_and_other_layers_are_not_served(room):
+def test_constants_of_a_layer_are_distinguished_and_other_layers_are_refused(room):
     text = BEGIN + LAUNCH + (f"moetune.tune(launch, {{'BLOCK_M': [16], 'num_warps': [4]}}, {CELLS!r}, 'mine.json', '--dry-run --format json', "
                              "name='own')")
     assert [cell["legal"] for cell in json.loads(python(room, text))["cells"]] == [1, 1]
@@ -94,7 +94,7 @@ moetune.tune(launch, cells={CELLS!r}, output="t.json", options="--dry-run")
     assert all(len(set(row[-2:])) == 2 for row in manifest["candidates"])
 
 
-def test_formulas_that_differ_are_told_apart_by_what_decides(room):
+def test_formulas_that_differ_depend_on_the_knob_that_decides(room):
     python(room, BEGIN + f"""
 def launch(x, w, y, m_sizes, n, k, rows, processors, experts, PERSISTENT):
     tiles = triton.cdiv(rows, 16) * min(n // 64, 7)

@@ -226,12 +226,12 @@ def test_kernels_of_many_signatures_are_packed_by_what_their_launch_passes(room,
      "argument 'x_desc' is a TMA descriptor that the host makes, which a pack cannot hand over"),
     ("adding", {"grid": '"experts"'}, "adding adds to y, which is set to zero before each launch (reset_to_zero of @triton.autotune)"),
 ])
-def test_a_kernel_that_lacks_something_is_told_why(room, kernel, more, sentence):
+def test_a_kernel_that_lacks_something_is_refused_with_the_reason(room, kernel, more, sentence):
     assert sentence in pack(room, "-o", "pack", "--kernel", filled(room, kernel, **more), code=2).stderr
 
 
 @needs_triton
-def test_what_moetune_refuses_is_told_before_kernels_are_compiled(room):
+def test_what_moetune_refuses_is_reported_before_kernels_are_compiled(room):
     own = room.path / filled(room, "by_ends", grid='"experts"', bias_ptr=None)
     own.write_text(own.read_text().replace('"kernel": {', '"computes": [{"fusion": "permute"}], "kernel": {'))
     error = pack(room, "-o", "pack", "--kernel", own, code=2).stderr
@@ -243,7 +243,7 @@ def test_what_moetune_refuses_is_told_before_kernels_are_compiled(room):
 
 
 @needs_triton
-def test_what_does_not_compile_is_told_by_its_line(room):
+def test_what_does_not_compile_is_reported_with_its_line(room):
     own = room.path / filled(room, "persistent")
     own.write_text(own.read_text().replace('"arguments": {', '"constants": {"BLOCK_K": 24}, "arguments": {'))
     sizes = ["--gemm", "64,96", "--size", "experts=4", "--size", "processors=132"]

@@ -36,23 +36,6 @@ def test_a_dry_run_counts_its_candidates_and_names_what_is_illegal(room):
     assert "k must be a multiple of 8" in error
 
 
-def test_a_damaged_pack_is_refused_with_the_place(room):
-    tune = ["tune", *ARCH, "--dry-run", "--pack"]
-    assert "--pack: none is not a folder" in room.error(2, *tune, "none")
-    (room.path / "empty").mkdir()
-    assert "pack.json" in room.error(2, *tune, "empty")
-    assert "toy/pack.json: computes: is empty" in room.error(2, *tune, made_pack(room, computes=[]))
-    pack = made_pack(room)
-    (room.path / "toy/fast.cubin").write_text("the bytes of slow.cubin")
-    assert "toy/fast.cubin: its SHA-256 differs from the one in pack.json" in room.error(2, *tune, pack)
-    error = room.error(2, "list", "variants", "--pack", made_pack(room, "mma", variant="mma"))
-    assert "has the variant 'mma', whose name is taken by a variant that is built in" in error
-    made_pack(room, "other", summary="others")
-    error = room.error(2, "list", "variants", "--pack", made_pack(room), "--pack", "other")
-    assert "has the variant 'toy', whose name is taken by" in error
-    assert "unknown variant 'toy'" in room.error(2, "tune", *ARCH, "--variant", "toy", "--dry-run")
-
-
 def test_validate_knows_packs(room):
     made_pack(room)
     result = room.ok("validate", "toy/pack.json", "--format", "json")
@@ -141,23 +124,6 @@ def written(block_m, stages):
     return {key: value for key, value in triton(block_m, stages).items() if key not in ("variant", "pack")}
 
 
-def test_vllm_gets_the_configuration_of_the_least_sum(served):
-    room = served
-    message = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
-    assert row(room, "v.json") == written(64, 4)
-    assert "the knobs of the pack triton_moe are" in message
-    assert "1 of 1 pairs of up and down get one configuration, by the least sum of their times" in message
-
-
-def test_sglang_gets_two_configurations_of_one_block_m(served):
-    room = served
-    room.ok("export", "t.json", "--format", "sglang", "--unproven", "-o", "s/")
-    up, = (room.path / "s").glob("*H200.json")
-    down, = (room.path / "s").glob("*_down.json")
-    assert row(room, up) == written(64, 3)
-    assert row(room, down) == {**written(64, 4), "USE_TMA": False}
-
-
 def test_a_report_maps_the_tiles_of_a_pack(served):
     served.ok("report", "t.json", "--format", "markdown")
     page = (served.path / "t.md").read_text()
@@ -196,19 +162,3 @@ def test_a_journal_of_another_build_is_refused(served, name, value):
         assert "is of another run than the table: " + words in text
         assert "t.json.journal.jsonl is left out: " + words in room.ok(*command).stderr
     assert row(room, "v.json") == written(16, 3)
-
-
-def test_the_winner_of_both_projections_is_exported_though_another_was_screened_faster(served):
-    room = served
-    table = room.json("t.json")
-    for entry in table["entries"]:
-        entry["candidate"], entry["measurement"] = triton(16, 3), us(31)
-    room.write("t.json", table)
-    message = room.ok("export", "t.json", "--format", "vllm", "--unproven", "-o", "v.json").stderr
-    assert row(room, "v.json") == written(16, 3) and "at worst 0.0 % over the winners of each" in message
-
-
-def test_a_journal_of_a_pack_is_reported_without_it(served):
-    room = served
-    report = room.ok("report", "t.json", "--format", "markdown", "-o", "-").stdout
-    assert "triton_moe" in report and "BLOCK_SIZE_M" in report

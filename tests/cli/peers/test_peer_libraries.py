@@ -213,7 +213,7 @@ def with_sonicmoe(monkeypatch):
 
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("permute_x", [False, True])
-def test_sonicmoe_gathers_and_joins_gates_and_ups_by_turns(libraries, interleaved, permute_x, monkeypatch):
+def test_sonicmoe_gathers_and_combines_alternating_gates_and_ups(libraries, interleaved, permute_x, monkeypatch):
     with_sonicmoe(monkeypatch)
     cell = {"projection": "up", "op": "fwd", "experts": 4, "top_k": TOP_K, "n": N, "k": K, "dtype": "bf16", "tokens": TOKENS,
             "silu": True, "interleaved": interleaved, "permute_x": permute_x}

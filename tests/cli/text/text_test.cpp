@@ -112,8 +112,7 @@ TEST(Progress, NarrowLinesKeepTheNumbers) { EXPECT_EQ(progress_line(state(), 44)
 
 Entry won(double ratio) {
   Entry entry;
-  entry.cell.shape.layer = {
-      .model = "custom", .projection = Projection::up, .experts = 4, .top_k = 2, .n = 64, .k = 32};
+  entry.cell.shape.layer = {.model = "custom", .experts = 4, .top_k = 2, .n = 64, .k = 32};
   entry.cell.tokens = 8;
   entry.candidate = parse_candidate("simt block_m=16 block_n=64 block_k=16");
   entry.measurement.time = {1e-6, 0.99e-6, 1.01e-6, 11};

@@ -1,8 +1,7 @@
 """tune --append: new cells join a table, those that it holds stay as they are."""
 import json
-import signal
 
-from conftest import CPU, FEW, LAYER, SLOW_TRIALS, trials, validate
+from conftest import CPU, FEW, LAYER, trials, validate
 
 TABLE = "moetune-table.json"
 
@@ -86,22 +85,3 @@ def test_dry_run_counts_the_new_cells(room):
     room.ok("tune", *cells(8), *FEW)
     plan = json.loads(room.ok("tune", "--append", *cells(8, 16), "--dry-run", "--format", "json").stdout)
     assert [cell["cell"]["tokens"] for cell in plan["cells"]] == [16]
-
-
-def test_ctrl_c_then_resume_repeats_no_trial(planted):
-    planted.ok("tune", *cells(8), *FEW)
-    kept = planted.json(TABLE)["entries"]
-    more = ["tune", "--append", *cells(8, 16, 32), "--max-candidates", "12", "--strategy", "exhaustive"]
-    process = planted.start(*more, env=SLOW_TRIALS)
-    planted.wait_for_trials(process, 14)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130 and out.rstrip().endswith("--resume") and "--append" in out.splitlines()[-1]
-    assert tokens_of(planted.json(TABLE)) == [8, 16, 32]
-    before = trials(planted.journal())
-    planted.ok(*more, "--resume")
-    after = trials(planted.journal())
-    assert after[:len(before)] == before and len(after) == len(set(after)) == 24
-    table = planted.json(TABLE)
-    assert table["entries"][:1] == kept and tokens_of(table) == [8, 16, 32]
-    assert all(entry["complete"] for entry in table["entries"])

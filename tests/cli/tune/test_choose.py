@@ -54,20 +54,7 @@ def test_a_choice_for_each_token_count_is_kept_shown_and_found(room):
     assert "### Robust choices of least worst regret\n" in room.ok("export", TABLE).stdout
 
 
-def test_a_bucket_loss_merges_token_counts(room):
-    result = room.ok("tune", *cells("8,12,16", "uniform"), "--max-candidates", "2", "--bucket-loss", "100%",
-                     "--format", "markdown")
-    choices = room.json(TABLE)["choices"]
-    assert sum(len(choice["cells"]) for choice in choices) == 3
-    assert choices[0]["tokens"]["from"] == 1 and choices[-1]["tokens"]["to"] is None
-    for choice in choices:
-        assert choice["bucket_loss"] == 1 and (len(choice["cells"]) == 1 or choice["worst_regret"] <= 1)
-    for before, after in zip(choices, choices[1:]):
-        assert after["tokens"]["from"] == before["tokens"]["to"] + 1
-    assert "### Robust choices of least worst regret" in result.stdout and "robust choice" in result.stderr
-
-
-def test_mistakes_are_told_with_the_remedy(room):
+def test_mistakes_are_refused_with_the_remedy(room):
     def mistake(*more):
         return room.error(2, "tune", *more, *FEW)
 
@@ -97,15 +84,6 @@ def test_append_chooses_for_all_cells_of_the_layer_without_tuning_them_again(roo
     assert room.json(TABLE)["choices"] == after["choices"]
 
 
-def test_append_needs_cells_to_choose_for(room):
-    room.ok("tune", *cells("8", "uniform"), *FEW)
-    for more in ([], ["--dry-run"]):
-        text = room.error(2, "tune", "--append", *cells("32", "uniform"), *FEW, *CHOOSE, *more)
-        assert "--choose: no two cells differ in their routing alone" in text
-    room.ok("tune", "--append", *cells("8", "zipf:1"), *FEW, *CHOOSE)
-    assert len(room.json(TABLE)["choices"][0]["cells"]) == 2
-
-
 def test_append_names_that_choices_are_dropped(room):
     room.ok("tune", *cells(), *FEW, *CHOOSE)
     table = room.json(TABLE)
@@ -116,21 +94,6 @@ def test_append_names_that_choices_are_dropped(room):
     assert "choices" not in room.json(TABLE)
     room.ok("tune", "--append", *cells(), *FEW, *CHOOSE)
     assert len(room.json(TABLE)["choices"]) == 1
-
-
-def test_merge_keeps_choices_while_their_cells_stay(room):
-    room.ok("tune", *cells(), *FEW, *CHOOSE)
-    table = room.json(TABLE)
-    alone = {key: value for key, value in table.items() if key != "choices"}
-    room.write("same.json", {**alone, "entries": table["entries"][:1]})
-    kept = room.ok("merge", TABLE, "same.json", "-o", "kept.json")
-    assert room.json("kept.json")["choices"] == table["choices"] and "dropped" not in kept.stderr
-    newer = json.loads(json.dumps(table["entries"][0]))
-    newer["candidates"]["legal"] += 1
-    room.write("newer.json", {**alone, "entries": [newer]})
-    dropped = room.ok("merge", TABLE, "newer.json", "--prefer", "last", "-o", "dropped.json")
-    assert f"warning: the robust choices of {TITLE} are dropped" in dropped.stderr
-    assert "choices" not in room.json("dropped.json")
 
 
 def test_ctrl_c_while_choosing_keeps_the_winners_and_resume_chooses(planted):

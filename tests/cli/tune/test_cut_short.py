@@ -81,16 +81,6 @@ def test_bench_keeps_the_cells_before_an_error(planted):
     assert " measured in 1 of 2 cells. Written to bench.json.\n" in out
 
 
-@pytest.mark.parametrize("form", ["json", "markdown"])
-def test_bench_prints_the_cells_before_an_error_in_every_format(planted, form):
-    tuned(planted)
-    out, _ = run_and_lose_the_trace(planted, "bench", *CELLS, "--rounds", "3", "--format", form)
-    if form == "json":
-        validate("bench", text=out)
-        out = json.dumps(json.loads(out)["points"])
-    assert "uniform" in out and "loop" in out and "trace:" not in out
-
-
 def test_bench_that_fails_in_its_first_cell_leaves_an_older_file_alone(planted):
     planted.write("loads.json", RECORDING)
     older = '{"schema": "moetune.bench/1"}\n'
@@ -199,10 +189,3 @@ def test_verify_keeps_the_cells_before_an_error(planted):
     assert planted.json("verify.json")["fault"] == "loads.json: No such file or directory"
     assert " ".join(out.split()).endswith(
         "1 of 1 candidate right in 1 of 2 cells; cut short: loads.json: No such file or directory.")
-
-
-def test_an_interrupted_bench_says_so_in_its_json(planted):
-    out = interrupt_at(planted, "[1/3]", "bench", *THREE, "--rounds", "3", "-o", "bench.json")
-    validate("bench", planted.path / "bench.json")
-    done, = re.fullmatch(r"interrupted: (\d) of 3 cells measured", planted.json("bench.json")["fault"]).groups()
-    assert f" measured in {done} of 3 cells." in out

@@ -1,6 +1,5 @@
 """Outputs that cannot be written: found before the work where they can be, else reported plainly."""
 import os
-import re
 import resource
 import subprocess
 
@@ -28,12 +27,6 @@ def test_a_read_only_folder(room):
         pytest.skip("root may write anywhere")
     (room.path / "locked").mkdir(mode=0o500)
     assert "cannot be written" in room.error(2, "tune", *TINY, "-o", "locked/table.json")
-
-
-@pytest.mark.parametrize("command", [["tune", *TINY, *FEW], ["bench", *TINY], ["verify", *TINY]])
-def test_devices_are_no_outputs(room, command):
-    os.mkfifo(room.path / "pipe")
-    assert "expected the name of a regular file" in room.error(2, *command, "-o", "pipe", timeout=60)
 
 
 def test_a_full_standard_output(room):
@@ -88,15 +81,6 @@ def test_a_journal_without_room_for_its_header_is_none(room):
     assert "moetune-table.json.journal.jsonl has nothing to continue" in result.stderr
 
 
-def test_an_older_journal_is_put_aside_through_links(room):
-    (room.path / "real").mkdir()
-    (room.path / "link.jsonl").symlink_to("real/journal.jsonl")
-    for _ in range(2):
-        room.ok("tune", *TINY, *FEW, "--strategy", "exhaustive", "--journal", "link.jsonl")
-    assert (room.path / "link.jsonl").is_symlink()
-    assert len(trials(room.journal("link.jsonl"))) == len(trials(room.journal("link.jsonl.old"))) == 3
-
-
 def test_an_old_table_survives_a_failed_write(room):
     path = room.tuned()
     old = path.read_bytes()
@@ -118,30 +102,9 @@ def test_outputs_of_check_are_looked_at_first(room):
         room.error(2, "check", path, option, "file/below")
 
 
-@pytest.mark.parametrize("stream", [1, 2])
-def test_closed_descriptors(room, stream):
-    result = subprocess.run(["sh", "-c", f'exec "$@" {stream}>&-', "sh", room.binary, "list", "variants"], cwd=room.path,
-                            env=room.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
-    assert result.returncode == (3 if stream == 1 else 0)
-
-
 def small_files(size):
     """Every file that is larger fails, as on a full disk; standard output is a pipe and takes all."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
-def test_check_tries_every_output_after_one_that_fails(room):
-    path = room.tuned()
-    result = room.run("check", path, *CPU, "--threshold", "90%", "-o", "a.json", "--junit", "c.xml", "--markdown", "c.md",
-                      preexec_fn=small_files(2000), env={"GITHUB_STEP_SUMMARY": str(room.path / "summary.md")})
-    assert result.returncode == 3, result.stderr
-    # A noisy cell makes the table too wide: then it stands as lists.
-    assert re.search(r"^(\| tokens \| routing |\d+ tokens, )", result.stdout, re.M) and "1 cell: " in result.stdout
-    assert result.stderr.endswith("moetune: error: a.json: cannot write: File too large\n")
-    assert not (room.path / "a.json").exists()
-    assert "<testcase" in (room.path / "c.xml").read_text()
-    for name in ("c.md", "summary.md"):
-        assert (room.path / name).read_text().startswith("# moetune check ")
 
 
 def test_check_names_every_output_that_fails(room):

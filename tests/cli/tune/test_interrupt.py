@@ -145,21 +145,6 @@ def test_a_whole_table_stays_whole_while_its_run_is_resumed(planted):
     assert not list(planted.path.glob("*.old*"))
 
 
-def test_cells_of_a_journal_whose_finals_lack_their_entries_are_decided_again(planted):
-    cells = CPU + LAYER + ["--tokens", "8,9", "--max-candidates", "2"]
-    planted.ok("tune", *cells)
-    whole = winners(planted)
-    journal = planted.path / "moetune-table.json.journal.jsonl"
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    for line in lines:
-        line.pop("entry", None)
-    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    planted.ok("tune", *cells, "--resume")
-    trials = [line for line in lines if line["kind"] == "trial"]
-    assert [line for line in planted.journal() if line["kind"] == "trial"] == trials  # none is repeated
-    assert winners(planted).keys() == whole.keys() and len(finals(planted.journal())) == 4
-
-
 def blocks_by_candidate(journal):
     """For each (cell, candidate) the times of the blocks in each of its trials."""
     result = {}
@@ -168,18 +153,6 @@ def blocks_by_candidate(journal):
             times = line["blocks"]["us"]
             result.setdefault((line["cell"], json.dumps(line["candidate"])), []).append(times)
     return result
-
-
-def test_kill_9_of_a_search_then_resume_measures_no_block_again(planted):
-    for count in (4, 9):
-        process = planted.start("tune", *SEARCH, "--resume", env=SLOW_TRIALS)
-        planted.wait_for_trials(process, count)
-        process.kill()
-        process.communicate()
-    planted.ok("tune", *SEARCH, "--resume")
-    for trials_of_one in blocks_by_candidate(planted.journal()).values():
-        for before, after in zip(trials_of_one, trials_of_one[1:]):
-            assert after[:len(before)] == pytest.approx(before) and len(after) > len(before)
 
 
 def kill_workers(planted, process, journal, draw, most):
@@ -312,14 +285,6 @@ def test_two_tuners_with_one_table(planted, more):
     assert planted.files() == ["moetune-table.json", "moetune-table.json.journal.jsonl"]
     assert len(planted.json("moetune-table.json")["entries"]) == 2
     planted.ok("tune", *TINY, *FEW, *more, "-o", "other.json")
-
-
-def test_a_lock_file_of_the_users_is_refused_and_stays(planted):
-    (planted.path / "w.json.lock").write_text("my notes\n")
-    text = planted.error(2, "tune", *TINY, *FEW, "-o", "w.json")
-    assert "w.json.lock: moetune would lock w.json by this file, which it did not make" in text
-    assert "hint: move it away, or choose another output" in text
-    assert planted.files() == ["w.json.lock"] and (planted.path / "w.json.lock").read_text() == "my notes\n"
 
 
 def test_who_replaces_a_table_that_is_being_tuned_is_refused(planted):

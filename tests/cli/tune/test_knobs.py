@@ -17,7 +17,7 @@ def trial(cell, us, status="ok", variant="wgmma", **values):
                        "measurement": {"median_us": us}})
 
 
-def test_tells_the_cell_in_which_a_value_matters_most(tmp_path):
+def test_names_the_cell_in_which_a_value_matters_most(tmp_path):
     lines = ['{"kind":"header"}',
              trial("a", 100, swap="yes", hold=0), trial("a", 110, swap="no", hold=0), trial("a", 90, swap="no", hold=0),
              trial("a", 1, "wrong", swap="no", hold=1), trial("a", 1, variant="mma", swap="no", hold=1),

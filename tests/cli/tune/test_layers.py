@@ -137,32 +137,6 @@ def test_exports_for_programs_have_the_pair(room):
     assert {cells[layer[part]["cell"]]["knobs"]["block_m"] for part in ("up", "down")} == {40}
 
 
-def test_a_table_whose_layer_contradicts_it_is_refused(room):
-    _, table = tune(room)
-    for change, message in ((lambda one: one["up"].update(cell="none"), "no entry with a winner has this id"),
-                         (lambda one: one["up"].update(cell=one["down"]["cell"]), "not up and down of one layer")):
-        changed = json.loads(json.dumps(table))
-        change(changed["layers"][0])
-        (room.path / "changed.json").write_text(json.dumps(changed))
-        assert message in room.error(2, "lookup", "changed.json", *FFN)
-
-
-def test_a_merge_keeps_layers_whose_winners_stay(room):
-    tune(room)
-    room.ok("tune", *CPU, *FFN, "--tokens", "16", *FEW, "-o", "other.json")
-    room.ok("merge", TABLE, "other.json", "-o", "both.json")
-    assert len(room.json("both.json")["layers"]) == 2
-    table = room.json(TABLE)
-    table["entries"][0]["candidate"]["block_m"] = 40
-    (room.path / "changed.json").write_text(json.dumps(table))
-    room.ok("merge", "both.json", "changed.json", "--prefer", "last", "-o", "last.json")
-    assert len(room.json("last.json")["layers"]) == 2, "the last table's own layer"
-    del table["layers"]
-    (room.path / "changed.json").write_text(json.dumps(table))
-    room.ok("merge", "both.json", "changed.json", "--prefer", "last", "-o", "last.json")
-    assert len(room.json("last.json")["layers"]) == 1
-
-
 def test_append_and_resume_measure_the_layer_again(room):
     _, table = tune(room)
     _, again = tune(room, "--resume")
@@ -175,14 +149,6 @@ def test_append_and_resume_measure_the_layer_again(room):
     assert "layers" not in room.json("parts.json"), "only where it is asked for"
     room.ok("tune", *CPU, *FFN, "--tokens", "8", *FEW, "-o", "parts.json", "--append")
     assert len(room.json("parts.json")["layers"]) == 1
-
-
-def test_a_chain_that_does_not_wait_makes_no_layer(planted):
-    """The planted fault is of chains alone, whose text has 'then'."""
-    result = planted.ok("tune", *CPU, *FFN, "--tokens", "8", *FEW, env={"MOETUNE_PLANT": "wrong:then"})
-    assert "is left out: 1 of" in result.stderr
-    assert "no layer: its kernels do not run one after the other" in result.stderr
-    assert "layers" not in planted.json(TABLE)
 
 
 def test_other_requests_are_refused(room):

@@ -116,17 +116,6 @@ def test_no_color(room):
     assert "\033[1;31m" in shown
 
 
-def test_tables_fit_a_narrow_terminal(room):
-    _, usual, _ = on_terminal(room, "list", "variants", stream="stdout")
-    assert usual.startswith("| name ") and all(len(line) <= 80 for line in usual.splitlines()), usual
-    _, narrow, _ = on_terminal(room, "list", "variants", stream="stdout", columns=40)
-    assert "|" not in narrow and narrow.splitlines()[0] == "simt", narrow
-    _, wide, _ = on_terminal(room, "list", "variants", stream="stdout", columns=300)
-    assert wide.startswith("| name "), wide
-    _, asked, _ = on_terminal(room, "list", "variants", "--format", "markdown", stream="stdout")
-    assert asked == wide
-
-
 @pytest.mark.timing
 def test_a_log_says_every_30_seconds_where_the_run_stands(tmp_path):
     result = Room(tmp_path, PLANTED).run("tune", *TINY, "--max-candidates", "8", "-o", "table.json",

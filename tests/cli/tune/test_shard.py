@@ -105,7 +105,7 @@ def test_a_shard_without_cells_leaves_an_empty_table(room):
     validate("journal", room.path / "joined.jsonl")
 
 
-def test_a_missing_shard_is_told_and_may_come_later(room):
+def test_a_missing_shard_is_reported_and_may_come_later(room):
     tune_shards(room)
     result = room.ok("merge", TABLES[3], TABLES[0], "-o", "some.json")
     assert "warning: 3 of 6 cells are not here (custom/" in result.stderr and "merge the other shards too" in result.stderr

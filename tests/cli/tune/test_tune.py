@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conftest import CANDIDATE, CPU, FEW, FEW_ROUNDS, LAYER, NO_WAIT, TINY, trials, validate
+from conftest import CANDIDATE, CPU, FEW, FEW_ROUNDS, LAYER, NO_WAIT, TINY, validate
 
 
 def test_leaves_a_table_and_a_journal(room):
@@ -146,33 +146,12 @@ def test_a_search_begins_with_what_won_before(room):
     assert "it helps no cell" in message
 
 
-def test_set_narrows_the_space(room):
-    room.ok("tune", *TINY, "--strategy", "exhaustive", "--set", "block_m=24", "--set", "block_m=48", "--set", "block_n=64",
-            "--set", "block_k=128")
-    candidates = [json.loads(candidate) for _, candidate in trials(room.journal())]
-    # The first is the default, which need not be in the space.
-    assert {(c["block_m"], c["block_n"], c["block_k"]) for c in candidates[1:]} == {(24, 64, 128), (48, 64, 128)}
-
-
 def test_time_budget_ends_early_and_says_so(room):
     result = room.ok("tune", *CPU, *LAYER, "--tokens", "1-200", "--space", "full", "--time-budget", "300ms")
     entries = room.json("moetune-table.json")["entries"]
     assert 1 <= len(entries) < 200
     assert "budget" in result.stderr
     assert "--resume" in result.stdout.splitlines()[-1]
-
-
-def test_resume_without_a_journal_starts(room):
-    result = room.ok("tune", *TINY, *FEW, "--resume")
-    assert "moetune-table.json.journal.jsonl has nothing to continue" in result.stderr
-
-
-def test_an_older_journal_is_put_aside(room):
-    room.ok("tune", *TINY, *FEW)
-    before = room.journal()
-    result = room.ok("tune", *CPU, *LAYER, "--tokens", "16", *FEW)
-    assert "the journal of an earlier run is kept as moetune-table.json.journal.jsonl.old" in result.stderr
-    assert room.journal("moetune-table.json.journal.jsonl.old") == before
 
 
 def require_sums(table, entries, message):
@@ -251,21 +230,6 @@ def test_the_six_gemms_of_a_training_step(room):
     assert [finding["cell"]["op"] for finding in json.loads(check.stdout)["findings"]] == ["dx", "dw"] * 2
 
 
-def test_dw_may_accumulate_and_be_fp32(room):
-    room.ok("tune", *CPU, *LAYER, "--tokens", "8", "--op", "fwd,dw", "--accumulate", "--fp32-dw", *FEW)
-    validate("table", room.path / "moetune-table.json")
-    forward, dw = room.json("moetune-table.json")["entries"]
-    assert "accumulate" not in forward["id"] and "accumulate" not in forward["cell"]
-    assert dw["id"].endswith("/accumulate+fp32_dw") and dw["verdict"]["ok"]
-    assert dw["cell"]["accumulate"] and dw["cell"]["fp32_dw"]
-    active = dw["figures"]["active_experts"]
-    assert dw["bytes"] == 2 * 4 * active * 64 * 64 + 2 * 16 * (64 + 64) + 4 * 4  # dW read and written; rows; counts
-    answer = ("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dw")
-    assert room.run(*answer).returncode == 1  # no entry that overwrites dW in bf16
-    assert "accumulate+fp32_dw" in room.ok(*answer, "--accumulate", "--fp32-dw").stdout
-    assert "fwd cannot accumulate" in room.error(2, "tune", *TINY, "--accumulate")
-
-
 def test_dx_may_be_summed_over_slots(room):
     summed = ["--permute-x", "--sum-slots"]
     room.ok("tune", *CPU, *LAYER, "--tokens", "8", "--op", "fwd,dx", *summed, *FEW)
@@ -283,30 +247,6 @@ def test_dx_may_be_summed_over_slots(room):
     room.ok("bench", *CPU, "--table", "moetune-table.json", "--sum-slots", "--rounds", "1")
     assert "sum_slots of dx needs permute_y or permute_x" in room.error(2, "tune", *TINY, "--op", "dx", "--sum-slots")
     assert "sum_slots of fwd needs permute_y" in room.error(2, "tune", *TINY, *summed)
-
-
-def test_dx_may_have_the_weights_gradient(room):
-    fusions = ["--permute-y", "--topk-weights", "--weight-gradient"]
-    room.ok("tune", *CPU, *LAYER, "--tokens", "8", "--op", "fwd,dx,dw", *fusions, *FEW)
-    validate("table", room.path / "moetune-table.json")
-    forward, dx, dw = room.json("moetune-table.json")["entries"]
-    assert "weight_gradient" not in forward["cell"] and "weight_gradient" not in dw["cell"]
-    assert dx["id"].endswith("/permute_y+topk_weights+weight_gradient") and dx["cell"]["weight_gradient"]
-    assert dx["verdict"]["ok"] and dx["verdict"]["elements"] == 2 * (16 * 64 + 16)
-    assert dx["flops"] == 2 * 16 * 64 * 64 + 2 * 16 * 64
-    room.ok("verify", *CPU, "--table", "moetune-table.json", "--weight-gradient", "--repeat-for", "1s")
-    assert "weight_gradient needs topk_weights" in room.error(2, "tune", *TINY, "--op", "dx", "--weight-gradient")
-
-
-def test_a_lookup_answers_with_no_other_op(room):
-    room.tuned("--op", "dx")
-    assert "/dx/" in room.ok("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dx").stdout
-    assert room.run("lookup", "moetune-table.json", *LAYER, "--tokens", "8", "--op", "dw").returncode == 1
-
-
-def test_a_folder_is_made_for_the_output(room):
-    room.ok("tune", *TINY, *FEW, "-o", "new/folder/table.json")
-    assert (room.path / "new/folder/table.json").exists()
 
 
 def test_variants_without_a_model_are_reported(room):

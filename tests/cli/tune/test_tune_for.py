@@ -74,7 +74,7 @@ def rows(room, path):
 SMALL = ["--tokens", "16,4096", "--set", "GROUP_SIZE_M=1", "--set", "num_stages=2,3"]
 
 
-def test_a_dry_run_tells_files_cells_and_time_without_a_gpu(room):
+def test_a_dry_run_names_files_cells_and_time_without_a_gpu(room):
     room.env.pop("MOETUNE_PLANT")
     text = room.ok(*tune("vllm", "--dry-run", "--device", "h200")).stdout
     assert f"vLLM looks for:\nout/{NAME}\n" in text
@@ -101,8 +101,8 @@ def test_a_dry_run_tells_files_cells_and_time_without_a_gpu(room):
     ("NVIDIA H200 NVL@sm_90", "NVIDIA_H200")])
 def test_a_plan_for_a_gpu_elsewhere_names_its_file(room, device, name):
     room.env.pop("MOETUNE_PLANT")
-    told = room.ok(*tune("vllm", "--dry-run", "--device", device)).stdout
-    assert NAME.replace("NVIDIA_H200", name) in told
+    plan = room.ok(*tune("vllm", "--dry-run", "--device", device)).stdout
+    assert NAME.replace("NVIDIA_H200", name) in plan
 
 
 @pytest.mark.parametrize("device", ["a100", "a30", "rtx3090"])
@@ -166,7 +166,7 @@ def test_what_the_server_has_already_is_not_written(room):
     (["--dtype", "bf16,fp8"], "compiles the kernel for one top_k and format"),
     (["--shared-experts", "1"], "--shared-experts: vLLM does not fuse them into the routed experts"),
 ])
-def test_requests_that_cannot_be_served_are_told(room, more, sentence):
+def test_requests_that_cannot_be_served_are_refused(room, more, sentence):
     assert sentence in room.error(2, *tune("vllm"), *more)
 
 
@@ -177,7 +177,7 @@ def test_a_folder_that_cannot_be_is_refused_before_kernels_are_compiled(room):
     assert (room.path / "out").read_text() == "mine" and not list((room.path / "cache").rglob("pack.json"))
 
 
-def test_what_is_missing_is_told_with_the_remedy(room):
+def test_what_is_missing_is_named_with_the_remedy(room):
     assert "--for vllm needs a GPU, and this machine has none" in room.error(3, *tune("vllm"), "--device", "cpu", env={"MOETUNE_PLANT": ""})
     assert "--base has no effect without --for" in room.error(2, "tune", "--model", "config.json", "--base", NAME)
     elsewhere = [word.replace("fused_moe.py", "nowhere.py") for word in tune("vllm")]
@@ -263,7 +263,7 @@ def test_a_layer_with_a_ready_file_is_said_to_have_one(room):
     assert name in room.ok("list", "served").stdout
 
 
-def test_a_time_budget_that_is_too_short_is_told(room):
+def test_a_time_budget_that_is_too_short_is_reported(room):
     error = room.error(1, *tune("vllm", *SMALL, "--time-budget", "1ms"))
     assert "the time budget ended before the rows of a token count were chosen" in error and "--resume" in error
 

@@ -55,6 +55,10 @@ TEST(KernelManifest, IsTheGoldenText) {
   EXPECT_EQ(std::exchange(wide["entry"], "route_int32"), "route_int64");
   EXPECT_EQ(wide, json["route"]["int32"]);
   json["route"].erase("int64");
+  Json fp16 = json["sum"]["fp16"];
+  EXPECT_EQ(std::exchange(fp16["entry"], "sum_bf16"), "sum_fp16");
+  EXPECT_EQ(fp16, json["sum"]["bf16"]);
+  json["sum"].erase("fp16");
   sample::expect_golden("kernels.json", pretty_json(json));
 }
 

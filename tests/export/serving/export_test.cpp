@@ -45,18 +45,6 @@ TEST(Vllm, IsOneFileALayerUnderItsName) {
   expect_golden_rows("vllm.json", result.files[0].text);
 }
 
-TEST(Vllm, WinnersOfUpBecomeRowsAndTheRestPinsTheDefault) {
-  const Export result = export_to("vllm", qwen_table());
-  EXPECT_EQ(
-      row_of(result.files[0], 16),
-      (ServingRow{.block_m = 16, .block_n = 64, .block_k = 128, .group_m = 1, .warps = 4, .stages = 5, .use_tma = {}}));
-  EXPECT_EQ(row_of(result.files[0], 4096).block_m, 128);
-  for (const int64_t tokens : serving_token_counts())
-    if (tokens != 16 && tokens != 4096) {
-      EXPECT_EQ(row_of(result.files[0], tokens), default_row(kVllm, tokens, 128)) << tokens;
-    }
-}
-
 TEST(Vllm, SaysWhatTheKnobsMeanOverThere) {
   const Export result = export_to("vllm", qwen_table());
   EXPECT_TRUE(holds(result.notes.front(), "the knobs of the pack triton_moe are written as they were measured"));
@@ -100,15 +88,6 @@ TEST(Vllm, OtherTokenCountsAreAddedInOrder) {
     if (tokens < 19 || tokens > 22) {
       ASSERT_EQ(row_for(rows, tokens), default_row(kVllm, tokens, 128)) << tokens;
     }
-}
-
-TEST(Vllm, KeysBetweenTwoWinnersStandWhereLookupTurns) {
-  const Export result = export_to(
-      "vllm", sample::table({entry(cell(qwen_up(), 24), triton(16), 1), entry(cell(qwen_up(), 32), triton(32), 1),
-                             entry(cell(qwen_up(), 48), triton(32), 1), entry(cell(qwen_up(), 64), triton(64), 1)}));
-  const ServingRows rows = rows_of(result.files[0].text);
-  for (int64_t tokens = 24; tokens <= 64; ++tokens)
-    EXPECT_EQ(row_for(rows, tokens).block_m, tokens <= 27 ? 16 : tokens <= 55 ? 32 : 64) << tokens;
 }
 
 TEST(Vllm, CountsOfDownAloneGetNoRow) {

@@ -127,59 +127,5 @@ TEST(ServingText, UseTmaIsKept) {
   EXPECT_EQ(rows_of(text)[0].second, row);
 }
 
-// The real files of vLLM, where they are.
-class RealFiles : public testing::Test {
- protected:
-  void SetUp() override {
-    const std::filesystem::path folder = std::filesystem::path(MOETUNE_SOURCE_DIR) / "../shared/data/vllm_configs";
-    if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no real files here";
-    for (const auto& file : std::filesystem::directory_iterator(folder)) files_.push_back(file.path());
-    ASSERT_FALSE(files_.empty());
-  }
-  std::vector<std::filesystem::path> files_;
-};
-
-// Of bf16 or fp16: the others have other operands, and some were tuned for a part of the token counts.
-bool is_16_bit(const std::filesystem::path& file) { return !holds(file.string(), "dtype="); }
-
-TEST_F(RealFiles, AreReadByVllmsRules) {
-  int of_16_bit = 0;
-  for (const auto& file : files_) {
-    std::vector<int64_t> keys;
-    for (const auto& [tokens, row] : rows_of(read_text(file))) keys.push_back(tokens);
-    ASSERT_FALSE(keys.empty()) << file;
-    EXPECT_TRUE(std::is_sorted(keys.begin(), keys.end())) << file;
-    if (!is_16_bit(file)) continue;
-    EXPECT_EQ(keys, serving_token_counts()) << file;
-    ++of_16_bit;
-  }
-  EXPECT_GT(of_16_bit, 0);
-}
-
-TEST_F(RealFiles, AreWrittenBackByteForByte) {
-  for (const auto& file : files_) {
-    std::string text = read_text(file);
-    Json json = parse_json(text, file);
-    if (json.erase("triton_version") > 0) text = json.dump(4);
-    if (text.back() != '\n') text += '\n';  // some files end without it
-    EXPECT_EQ(serving_text(rows_of(text)), text) << file;
-    EXPECT_EQ(read_serving(file), rows_of(text)) << file;
-  }
-}
-
-TEST_F(RealFiles, HaveTheNamesThatWeWouldGive) {
-  int seen = 0;
-  for (const auto& file : files_) {
-    const std::string name = file.filename();
-    seen +=
-        name == serving_file_name(kVllm, 8, 14336, "NVIDIA H200", format_of("bf16"), false) ||
-        name == serving_file_name(kVllm, 128, 768, "NVIDIA H200", format_of("bf16"), false) ||
-        name == serving_file_name(kVllm, 128, 1856, "NVIDIA H100 80GB HBM3", format_of("bf16"), false) ||
-        name == serving_file_name(kVllm, 8, 3584, "NVIDIA H200", format_of("fp8", ScaleKind::tensor), false) ||
-        name == serving_file_name(kVllm, 256, 128, "NVIDIA H100 80GB HBM3", format_of("fp8", ScaleKind::block), false);
-  }
-  EXPECT_EQ(seen, 5);
-}
-
 }  // namespace
 }  // namespace moetune

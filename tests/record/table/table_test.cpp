@@ -79,6 +79,7 @@ TEST(TableJson, AShardHoldsItsOwnExpertsOnly) {
   EXPECT_EQ(reread(table).entries[0].m_sizes, table.entries[0].m_sizes);
 }
 
+// What contradicts itself; tests/cli/test_validate.py damages what the schema describes.
 TEST(TableJson, DamageIsRefusedWithThePlace) {
   const auto read = [](const JsonAt& json) { table_from_json(json, built_in()); };
   sample::expect_refused(
@@ -86,21 +87,12 @@ TEST(TableJson, DamageIsRefusedWithThePlace) {
       {{"/schema", "", "t.json: expected a table file, but \"schema\" is missing"},
        {"/schema", "\"moetune.bench/1\"", "t.json: its schema is 'moetune.bench/1', expected 'moetune.table/1'"},
        {"/schema", "\"moetune.table/2\"", "t.json: its schema is 'moetune.table/2', expected 'moetune.table/1'"},
-       {"/schema", "7", "t.json: schema: expected a string, found an integer"},
-       {"/device/name", "", "t.json: device: 'name' is missing"},
-       {"/device/kind", "\"tpu\"", "t.json: device.kind: unknown kind 'tpu'"},
-       {"/environment", "[]", "t.json: environment: expected an object, found an array"},
        {"/regime", "\"calm\"", "t.json: regime: unknown regime 'calm'"},
-       {"/entries", "", "t.json: 'entries' is missing"},
-
        {"/entries/0/cell/top_k", "5", "t.json: entries[0].cell: top_k 5 is more than the 4 experts"},
-       {"/entries/1/cell/tokens", "0", "t.json: entries[1].cell.tokens: must be at least 1, found 0"},
        {"/entries/0/m_sizes", "[8, 8, 8]", "t.json: entries[0].m_sizes: has 3 experts, the layer 4"},
        {"/entries/0/m_sizes", "[8, 8, 8, 9]",
         "t.json: entries[0].m_sizes: the rows sum to 33, but 16 tokens with top_k 2 make 32"},
        {"/entries/0/m_sizes/2", "17", "t.json: entries[0].m_sizes[2]: 17 rows are more than the 16 tokens"},
-       {"/entries/0/m_sizes/1", "-1", "t.json: entries[0].m_sizes[1]: must be at least 0, found -1"},
-       {"/entries/0/m_sizes/1", "99999999999", "t.json: entries[0].m_sizes[1]: 99999999999 is outside 0 to 2147483647"},
        {"/entries/0/figures/rows", "31", "t.json: entries[0].figures.rows: 31 contradicts m_sizes: expected 32"},
        {"/entries/0/figures/active_experts", "1",
         "t.json: entries[0].figures.active_experts: 1 contradicts m_sizes: expected 4"},
@@ -123,12 +115,9 @@ TEST(TableJson, DamageIsRefusedWithThePlace) {
         "16 to 256"},
        {"/entries/0/rivals/0/candidate/warps", "64",
         "t.json: entries[0].rivals[0]: the table's own device cannot run it: warps must be 4 or 8"},
-       {"/entries/0/figures/cv", "-0.5", "t.json: entries[0].figures.cv: must be at least 0, found -0.5"},
        {"/entries/0/candidate/block_m", "", "t.json: entries[0].candidate: 'block_m' is missing"},
-       {"/entries/0/measurement", "", "t.json: entries[0]: 'measurement' is missing"},
        {"/entries/0/verdict/ok", "false", "t.json: entries[0].verdict: the winner's result is wrong"},
        {"/entries/0/rivals/1/name", "\"default\"", "t.json: entries[0].rivals[1]: 'default' is in the list twice"},
-       {"/entries/0/rivals/0/ratio", "0", "t.json: entries[0].rivals[0].ratio: must be more than 0, found 0"},
        {"/entries/0/rivals/0/ratio_high", "0.75",
         "t.json: entries[0].rivals[0]: the ratio 0.8 lies outside its interval 0.784 to 0.75"},
        {"/entries/0/rivals/0/candidate/warps", "\"four\"",
@@ -136,7 +125,6 @@ TEST(TableJson, DamageIsRefusedWithThePlace) {
        {"/entries/0/ties/1/stages", "null",
         "t.json: entries[0].ties[1].stages: expected an integer or a string, found null"},
        {"/entries/0/candidates/failed", "91", "t.json: entries[0].candidates.failed: 91 is outside 0 to 90"},
-       {"/entries/0/complete", "1", "t.json: entries[0].complete: expected true or false, found an integer"},
        {"/entries/2/candidate", "{}", "t.json: entries[2].candidate: 'variant' is missing"}},
       read);
 }

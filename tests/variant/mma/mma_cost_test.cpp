@@ -1,4 +1,4 @@
-// What the model of the mma kernels must tell, whatever its constants are.
+// What the model of the mma kernels must predict, whatever its constants are.
 #include "variant/mma/mma_cost.h"
 
 #include <gtest/gtest.h>

@@ -117,7 +117,7 @@ TEST_F(PackTest, AFileThatWasChangedOrIsMissingIsRefused) {
   EXPECT_TRUE(holds(error_of([&] { load_pack(folder_.path() / "none"); }).what, "is not a folder"));
 }
 
-TEST_F(PackTest, TellsWhatIsLegalAndWhyNot) {
+TEST_F(PackTest, SaysWhatIsLegalAndWhyNot) {
   write_toy_pack(folder_);
   const VariantPtr variant = catalog().find("toy");
   const auto reason = [&](const Candidate& c, const Shape& shape, const char* arch = "sm_90a") {

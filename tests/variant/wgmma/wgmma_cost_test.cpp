@@ -1,4 +1,4 @@
-// What the model of the wgmma kernels must tell, whatever its constants are.
+// What the model of the wgmma kernels must predict, whatever its constants are.
 #include "variant/wgmma/wgmma.h"
 
 #include <gtest/gtest.h>

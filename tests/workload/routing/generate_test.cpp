@@ -220,7 +220,7 @@ TEST(GenerateRouting, IsFastForLargeModels) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10);
 }
 
-// A change of any generator changes recorded cells: it must be meant, and told in the change log.
+// A change of any generator changes recorded cells: it must be meant, and be in the change log.
 std::string fingerprint(const Routing& routing) {
   const auto bytes = [](const std::vector<int32_t>& values) {
     std::string text;

@@ -73,7 +73,7 @@ TEST(Npy, RefusesRecordTypes) {
   file.replace(at, 5, "[('a', '<i2')]");
   EXPECT_EQ(error_of([&] { read_npy(file, "t"); }).exit, Exit::request);
 }
-TEST(Npy, TellsACutFileAtEveryByte) {
+TEST(Npy, NamesACutFileAtEveryByte) {
   const std::string whole = npy("<i4", "(2, 3)", elements({1, 2, 3, 4, 5, 6}, 4));
   for (size_t size = 0; size < whole.size(); ++size)
     EXPECT_EQ(error_of([&] { read_npy(whole.substr(0, size), "t"); }).exit, Exit::request) << size;
@@ -149,11 +149,11 @@ TEST(NpyTrace, AsksWhetherLayersComeFirst) {
   EXPECT_EQ(error.what, "t.npy: a shape of (1, 2, 2) may be [layers, tokens, top_k] or [tokens, layers, top_k]");
   EXPECT_NE(error.hint.find("save array.transpose(1, 0, 2)"), std::string::npos) << error.hint;
 }
-TEST(NpyTrace, TellsOfZeroExperts) {
+TEST(NpyTrace, NamesZeroExperts) {
   const Caught error = error_of([] { read_array(npy("|u1", "(1, 2)", elements({1, 9}, 1)), 8, 2); });
   EXPECT_NE(error.hint.find("add --zero-experts 2"), std::string::npos) << error.hint;
 }
-TEST(NpyTrace, TellsPaddingAndHugeIds) {
+TEST(NpyTrace, NamesPaddingAndHugeIds) {
   const Caught error = error_of([] { read_array(npy("<i2", "(2, 2, 2)", elements({0, 1, 3, -1, 0, 1, 2, 3}, 2))); });
   EXPECT_EQ(error.what, "t.npy: token 0, layer 1, slot 1: -1 is not an expert");
   EXPECT_EQ(error.hint, "-1 often pads: leave those tokens out");

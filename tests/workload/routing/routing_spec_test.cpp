@@ -40,12 +40,12 @@ TEST(ParseRouting, WantsAFileOfATrace) {
     EXPECT_EQ(spec_refusal(text).hint, "write trace:FILE#LAYER");
   }
 }
-TEST(ParseRouting, TellsTheNearestName) {
+TEST(ParseRouting, SuggestsTheNearestName) {
   EXPECT_EQ(spec_refusal("zipff:1").what, "unknown routing 'zipff'");
   EXPECT_EQ(spec_refusal("zipff:1").hint, "did you mean 'zipf'?");
   EXPECT_EQ(spec_refusal("trcae:x").hint, "did you mean 'trace'?");
 }
-TEST(ParseRouting, TellsWrongNumbers) {
+TEST(ParseRouting, NamesWrongNumbers) {
   EXPECT_EQ(spec_refusal("zipf:x").what, "routing 'zipf:x': a: 'x' is not a number");
   EXPECT_EQ(spec_refusal("zipf:").what, "routing 'zipf:': a: '' is not a number");
   EXPECT_EQ(spec_refusal("zipf:-1").what, "routing 'zipf:-1': a is -1, outside 0 to 10");
@@ -90,7 +90,7 @@ TEST(RoutingKinds, ListsEveryKindWithItsUsage) {
                                               "dirichlet:f", "maxmean:R", "hot:k:p", "grouped:g:t", "single",
                                               "trace:FILE[#LAYER]", "shared:S:ROUTING"}));
 }
-TEST(RoutingKinds, TellRangesAndDefaults) {
+TEST(RoutingKinds, NameRangesAndDefaults) {
   const std::vector<RoutingKind> kinds = routing_kinds();
   EXPECT_TRUE(kinds.at(2).description.ends_with("; a 0 to 10, 1 unless given")) << kinds.at(2).description;
 }

@@ -70,12 +70,12 @@ TEST(CsvTrace, NamesTheLineOfAWrongValue) {
   EXPECT_EQ(csv_refusal("expert,rows\n0,2,3\n"), "t.csv:2: 3 values under 2 columns");
   EXPECT_EQ(csv_refusal("# tokens=many\nexpert,rows\n0,2\n"), "t.csv:1: tokens: 'many' is not a whole number");
 }
-TEST(CsvTrace, TellsAWrongHeader) {
+TEST(CsvTrace, NamesAWrongHeader) {
   EXPECT_EQ(csv_refusal("layer,experts,rows\n0,0,1\n"), "t.csv:1: the header is 'layer,experts,rows'");
   EXPECT_EQ(csv_refusal("expert,rows,token,slot\n0,0,1,1\n"), "t.csv:1: the header is 'expert,rows,token,slot'");
   EXPECT_EQ(csv_refusal("0,1,2\n"), "t.csv:1: the header is '0,1,2'");
 }
-TEST(CsvTrace, TellsAnEmptyFile) {
+TEST(CsvTrace, NamesAnEmptyFile) {
   EXPECT_EQ(csv_refusal(""), "t.csv: the file is empty");
   EXPECT_EQ(csv_refusal("# tokens=3\n"), "t.csv: the file is empty");
   EXPECT_EQ(csv_refusal("expert,rows\n"), "t.csv: has a header but no lines");
