@@ -24,6 +24,17 @@ struct nibbles {  // two elements, the first in the low bits; each is 8 more tha
   unsigned char bits;
 };
 
+struct e2m1 {  // two elements, the first in the low bits: a sign, two bits of exponent, one of fraction
+  unsigned char bits;
+};
+struct e8m0 {  // 2^(bits - 127); 255 is NaN
+  unsigned char bits;
+};
+
+__forceinline__ float to_float(e8m0 x) {
+  if (x.bits == 255) return __uint_as_float(0x7fc00000u);
+  return __uint_as_float(x.bits == 0 ? 0x400000u : static_cast<unsigned>(x.bits) << 23);
+}
 __forceinline__ float to_float(int8 x) { return x.bits; }
 __forceinline__ float to_float(fp32 x) { return x.value; }
 __forceinline__ float to_float(bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
@@ -79,6 +90,25 @@ __forceinline__ int8 round_to<int8>(float value) {
   return {static_cast<signed char>(__float2int_rn(fminf(fmaxf(value, -128.0f), 127.0f)))};
 }
 
+template <>
+__forceinline__ e8m0 round_to<e8m0>(float value) {
+  return {static_cast<unsigned char>(__float_as_uint(value) >> 23)};
+}
+// `value` rounded to 4 bits, to nearest even.
+template <class Packed>
+__forceinline__ unsigned nibble_of(float value);
+template <>
+__forceinline__ unsigned nibble_of<nibbles>(float value) {
+  return __float2int_rn(fminf(fmaxf(value, -8.0f), 7.0f)) + 8;
+}
+template <>
+__forceinline__ unsigned nibble_of<e2m1>(float value) {
+  const float size = fabsf(value);
+  const int magnitude = (size > 0.25f) + (size >= 0.75f) + (size > 1.25f) + (size >= 1.75f) + (size > 2.5f) +
+                        (size >= 3.5f) + (size > 5.0f);
+  return magnitude | (__float_as_uint(value) >> 28 & 8);
+}
+
 // What random values are multiplied by before they are rounded; see stored_value in src/workload/product/values.h.
 template <class Element>
 constexpr float spread = 1;
@@ -93,6 +123,11 @@ __forceinline__ float element_at(const Element* elements, long long index) {
 }
 __forceinline__ float element_at(const nibbles* elements, long long index) {
   return static_cast<float>(elements[index / 2].bits >> index % 2 * 4 & 15) - 8;
+}
+
+__forceinline__ float element_at(const e2m1* elements, long long index) {
+  const unsigned nibble = elements[index / 2].bits >> index % 2 * 4;
+  return __uint_as_float((nibble & 8) << 28 | (nibble & 7) << 22) * 8.507059173023462e+37f;  // 2^126, of subnormals too
 }
 
 template <class Element>
@@ -111,6 +146,25 @@ __forceinline__ unsigned pack(float low, float high) {
   return result;
 }
 
+// Half `half` of `pair`, twice. As halves, not as a permutation of bytes: a multiplication then takes it from where it
+// is.
+template <int half>
+__forceinline__ unsigned twice(unsigned pair) {
+  unsigned result;
+  asm("{ .reg .b16 h<2>; mov.b32 {h0, h1}, %1; mov.b32 %0, {h%2, h%2}; }" : "=r"(result) : "r"(pair), "n"(half));
+  return result;
+}
+// Two neighbours plus half of `b`, each sum rounded once.
+template <class Element, int half>
+__forceinline__ unsigned add_half(unsigned a, unsigned b) {
+  unsigned result;
+  if constexpr (is_bf16<Element>)  // times 1: add needs sm_90
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(0x3f803f80u), "r"(twice<half>(b)));
+  else
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(twice<half>(b)));
+  return result;
+}
+
 // Two neighbours times two others, each product rounded once.
 template <class Element>
 __forceinline__ unsigned multiply_pair(unsigned a, unsigned b) {
@@ -120,6 +174,12 @@ __forceinline__ unsigned multiply_pair(unsigned a, unsigned b) {
   else
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   return result;
+}
+
+// Two neighbours times half of `b`.
+template <class Element, int half>
+__forceinline__ unsigned multiply_half(unsigned a, unsigned b) {
+  return multiply_pair<Element>(a, twice<half>(b));
 }
 
 // The twin of splitmix64 in src/base/random.h.

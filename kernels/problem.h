@@ -1,6 +1,7 @@
 // What a kernel is compiled for beside its knobs: how its operands lie in memory and in a stage, and what becomes of
 // the sums. The host prints it into the Config of a unit; legality, layouts and device code read the same struct.
 #pragma once
+#include "reordered.h"
 #include "rows.h"
 #include "tiles.h"
 
@@ -19,6 +20,7 @@ struct KernelProblem {
   bool x_mn_major = false, w_mn_major = false;  // each row in memory is a step along k
   int x_memory_bits = 16, x_stage_bits = 16;
   int w_memory_bits = 16, w_stage_bits = 16;
+  int w_block_bytes = 0;  // of a W that is reordered, of a block (reordered.h); 0: W lies in rows
   int y_bits = 16;
   int x_scale_bytes = 0, w_scale_bytes = 0;  // beside each stage or, where scales multiply sums at the end, each tile
   bool scales_at_end = false;                // scales multiply the sums of a tile, not those of parts along k
@@ -37,6 +39,14 @@ struct KernelProblem {
   int scale_parts = 1;  // equal parts of a quantised tile's columns, each with one scale for gates and one for ups
 
   constexpr bool operator==(const KernelProblem&) const = default;
+
+  /// Whether elements of W are widened in registers, of a stage that holds them as they lie in memory.
+  constexpr bool w_in_registers() const { return w_block_bytes > 0; }
+  /// Bytes of a stage's W.
+  constexpr int w_stage_bytes(int rows, int columns) const {
+    return w_in_registers() ? rows / kReorderedRows * (columns / kReorderedColumns) * w_block_bytes
+                            : bytes_of(rows * columns, w_stage_bits);
+  }
 
   /// Whether k is an expert's number of rows: rows of X and W are both steps along k.
   constexpr bool sums_rows() const { return x_mn_major; }

@@ -165,7 +165,7 @@ struct RowScalesOfW {
 // A scale for each `columns` columns of a row of W, of element `Scale`; with zero points, of which two rows share a
 // byte.
 template <int columns, class Scale, bool zero_points>
-struct GroupScalesOfW {
+struct GroupScalesOfW : NoScales {
   static __forceinline__ float of(const Args& args, long long row, long long column) {
     const long long expert = row / args.n;
     return to_float(static_cast<const Scale*>(

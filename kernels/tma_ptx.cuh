@@ -97,6 +97,11 @@ __forceinline__ void acquire_map(const TensorMap* map) {
     asm volatile(MOETUNE_LOAD_OF dimensions MOETUNE_LOAD_TO " [%0], [%1, " place "], [%2];"                           \
                  ::"r"(destination), "l"(&map), "r"(barrier), "n"(0), __VA_ARGS__ : "memory")
 
+// `bytes` (a multiple of 16) from global memory.
+__forceinline__ void load_bytes(unsigned destination, const void* source, int bytes, unsigned barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               ::"r"(destination), "l"(source), "r"(bytes), "r"(barrier) : "memory");
+}
 // The box at (row, column).
 template <int blocks = 1>
 __forceinline__ void load_box(unsigned destination, const TensorMap& map, unsigned barrier, int row, int column) {

@@ -12,7 +12,7 @@ struct BaseAddresses {
 
   static __forceinline__ void setup(const auto&...) {}
   static __forceinline__ void prefetch(const Args& args) {
-    if constexpr (!Block::w_by_rows) prefetch_map(args.w_map);
+    if constexpr (!Block::w_by_rows && !Block::w_in_registers) prefetch_map(args.w_map);
     if constexpr (!Block::x_by_rows) prefetch_map(args.x_map);
   }
   static __forceinline__ void locate(const auto&...) {}
@@ -30,6 +30,9 @@ struct BaseAddresses {
   static __forceinline__ const char* x(const Args& args, const Tile&) { return static_cast<const char*>(args.x); }
   // The expert's W.
   static __forceinline__ const char* w(const Args& args, const Tile& tile) {
+    if constexpr (Block::w_in_registers)
+      return static_cast<const char*>(args.w) +
+             tile.expert * reordered_blocks(args.n) * reordered_blocks(args.k) * Block::problem.w_block_bytes;
     return static_cast<const char*>(args.w) + bytes_of(tile.expert * args.n * args.k, Block::problem.w_memory_bits);
   }
   // Row `row` of the tile in Y, where rows aren't scattered.

@@ -41,10 +41,12 @@ struct StageBoxes {
   __forceinline__ void issue(int stage, int k) const {
     const unsigned full = block.full(stage);
     constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n, x_rows = Block::x_mn_major ? Block::block_m : 0;
-    constexpr int w_bytes = bytes_of(w_rows * Block::block_k, Block::problem.w_memory_bits);
+    int w_bytes = bytes_of(w_rows * Block::block_k, Block::problem.w_memory_bits);
+    if constexpr (Block::w_in_registers) w_bytes = w_blocks_here() * Block::halves * Block::problem.w_block_bytes;
     constexpr int x_row_bytes = bytes_of(Block::block_k, Block::problem.x_memory_bits);
     if constexpr (with_w)
       barrier_arrive_expect(full, w_bytes + (x_rows + large * rows.large + small * rows.small) * x_row_bytes);
+    if constexpr (with_w && Block::w_in_registers) load_w_blocks(stage, full, k);
     if constexpr (with_w && Block::w_mn_major && !Block::sums_rows) load_w_mn_major(stage, full, k);
     if constexpr (Block::sums_rows) {
       const int m_first = tile.row - tile.expert * static_cast<int>(block.args.m);
@@ -57,12 +59,28 @@ struct StageBoxes {
     }
 #pragma unroll
     for (int half = 0; half < Block::halves; ++half) {
-      if constexpr (with_w && !Block::w_by_rows && !Block::w_mn_major) load_w(stage, full, half, k);
+      if constexpr (with_w && !Block::w_by_rows && !Block::w_mn_major && !Block::w_in_registers)
+        load_w(stage, full, half, k);
       if constexpr (with_x && !Block::x_by_rows && !Block::x_mn_major) load_x(stage, full, half, k);
     }
   }
 
  private:
+  // Of a reordered W: blocks along the tile's rows, less those past the expert's last.
+  __forceinline__ int w_blocks_here() const {
+    const int left = static_cast<int>(reordered_blocks(block.args.n - tile.column));
+    return left < Block::block_n / kReorderedRows ? left : Block::block_n / kReorderedRows;
+  }
+  __forceinline__ void load_w_blocks(int stage, unsigned full, int k) const {
+    constexpr int bytes = Block::problem.w_block_bytes;
+    const long long across = reordered_blocks(block.args.k);
+    const char* from =
+        Addresses::w(block.args, tile) + (tile.column / kReorderedRows * across + k / kReorderedColumns) * bytes;
+#pragma unroll 1
+    for (int i = 0; i < w_blocks_here(); ++i, from += across * bytes)
+      load_bytes(shared_address(block.w_block(stage, i, 0)), from, Block::halves * bytes, full);
+  }
+
   __forceinline__ void load_w(int stage, unsigned full, int half, int k) const {
     const unsigned w = shared_address(block.w()[stage]) + half * Block::block_n * Block::row_bytes;
     constexpr int part = w_box(Block::knobs, Block::problem);

@@ -59,6 +59,9 @@ constexpr BoxRows x_boxes(const auto& k, const KernelProblem& p) {
     return {steps, steps};
   }
   const bool one_size = k.cluster != Cluster::none || by_pointers(k) || pingpong(k);
+  // Beside W of 4 bits X is a large part of what is copied.
+  if (!one_size && p.w_in_registers()) return {k.block_m < 64 ? k.block_m : 64, 8};
+  if (p.w_in_registers() && k.block_m <= 32 && k.cluster == Cluster::none) return {8, 8};
   if (!one_size && k.block_n <= 128 && k.block_m > 96) return {64, 16};
   const int half = k.cluster == Cluster::n ? k.block_m / 2 : k.block_m;
   for (int rows = half < 128 ? half : 128; rows > 8; rows -= 8)

@@ -35,7 +35,7 @@ struct SlotPosition {
 
 // Named barriers: from kTurnBarrier one for each consumer's turn with ping-pong, from kWarpgroupBarrier one for each
 // warpgroup, from kTileBarrier one for each set of warpgroups that share tiles.
-constexpr int kTurnBarrier = 2, kWarpgroupBarrier = 8, kTileBarrier = 12;
+constexpr int kTurnBarrier = 2, kWarpgroupBarrier = 8, kTileBarrier = 13;
 
 __forceinline__ void warpgroup_sync() { named_sync(kWarpgroupBarrier + threadIdx.x / 128, 128); }
 

@@ -13,3 +13,6 @@ extern "C" __global__ void dequantise(float* out, const Element* in, const int* 
   moetune::dequantise(out, in, from, scales, zeros, first, rows, width, row_block, column_block, row_stride,
                       column_stride);
 }
+extern "C" __global__ void widen(float* out, const Element* in, unsigned long long count) {
+  moetune::widen(out, in, count);
+}

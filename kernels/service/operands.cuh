@@ -20,20 +20,28 @@ __device__ __forceinline__ void fill(Element* out, unsigned long long count, uns
 }
 
 // The same of elements that share a byte.
-__device__ __forceinline__ void fill(nibbles* out, unsigned long long count, unsigned long long base, Filling filling,
-                                     int most) {
-  const float factor = filling == Filling::random ? spread<nibbles> : 1;
+template <class Packed>
+__device__ __forceinline__ void fill_packed(Packed* out, unsigned long long count, unsigned long long base,
+                                            Filling filling, int most) {
+  const float factor = filling == Filling::random ? spread<Packed> : 1;
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
   for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count / 2;
        i += step) {
     const unsigned long long h = splitmix64(base + i);
     const auto element = [&](unsigned bits) {
-      const float value = factor * filled_value(filling, bits, most);
-      return __float2int_rn(fminf(fmaxf(value, -8.0f), 7.0f)) + 8;
+      return nibble_of<Packed>(factor * filled_value(filling, bits, most));
     };
     out[i] = {
         static_cast<unsigned char>(element(static_cast<unsigned>(h)) | element(static_cast<unsigned>(h >> 32)) << 4)};
   }
+}
+__device__ __forceinline__ void fill(nibbles* out, unsigned long long count, unsigned long long base, Filling filling,
+                                     int most) {
+  fill_packed(out, count, base, filling, most);
+}
+__device__ __forceinline__ void fill(e2m1* out, unsigned long long count, unsigned long long base, Filling filling,
+                                     int most) {
+  fill_packed(out, count, base, filling, most);
 }
 
 template <class Element>
@@ -41,7 +49,7 @@ __device__ __forceinline__ void widen(float* out, const Element* in, unsigned lo
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
   for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += step)
-    out[i] = to_float(in[i]);
+    out[i] = element_at(in, static_cast<long long>(i));
 }
 
 // Puts the scales of row from[i], or i without `from`, at out[places[2 i] + column * places[2 i + 1]].

@@ -66,9 +66,6 @@ extern "C" __global__ void place_scales(float* out, const float* scales, const l
                                         long long column_stride) {
   moetune::place_scales(out, scales, places, from, rows, columns, row_stride, column_stride);
 }
-extern "C" __global__ void widen(float* out, const Element* in, unsigned long long count) {
-  moetune::widen(out, in, count);
-}
 extern "C" __global__ void compare(const Element* d, const float* reference, const int* to, moetune::RowWeights weights,
                                    long long rows, long long n, const float* rms, long long rms_rows, int precision,
                                    moetune::Comparison* out) {

@@ -23,6 +23,7 @@ struct Wgmma {
 
   static __forceinline__ void run(const Args& args) {
     declare_sums<Block::sum_sets, Block::part_width / 2>();  // before all code that names them
+    if constexpr (Block::w_in_registers) declare_operands();
     extern __shared__ __align__(1024) char memory[];
     const Block block = {{}, args, memory};
     setup(block);

@@ -16,8 +16,11 @@ struct WgmmaBlock : Config {
   static constexpr KernelProblem problem = Config::problem;
   static_assert(m_side(knobs) % (kGroupRows * warpgroups_a_tile(knobs)) == 0, "consumers have whole groups");
   static_assert(sums(knobs, problem.promotes, problem.quantises()) <= max_sums(knobs, problem), "sums fit registers");
-  static_assert(problem.x_memory_bits == problem.x_stage_bits && problem.w_memory_bits == problem.w_stage_bits,
+  static constexpr bool w_in_registers = problem.w_in_registers();
+  static_assert(problem.x_memory_bits == problem.x_stage_bits &&
+                    (problem.w_memory_bits == problem.w_stage_bits || w_in_registers),
                 "stages hold elements as they lie in memory");
+  static_assert(!w_in_registers || (knobs.swap && knobs.tma_w), "registers are wgmma's M side");
   static_assert(!problem.w_mn_major || knobs.tma_w, "only tensor copies load W whose rows are steps along k");
   static_assert(!problem.permutes_x() || !knobs.tma_x || knobs.gather == Gather::first,
                 "tensor copies read rows that are in order");
@@ -37,6 +40,7 @@ struct WgmmaBlock : Config {
   static constexpr bool swapped = knobs.swap, alternates = pingpong(knobs), dynamic = knobs.tiles == TileOrder::dynamic;
   static constexpr bool x_by_rows = !knobs.tma_x, w_by_rows = !knobs.tma_w;  // with cp.async, by four warps
   static constexpr bool has_scales = problem.x_scale_bytes > 0;
+  static constexpr bool warps_read = has_scales || w_in_registers;  // of a stage, each for itself
   static constexpr bool scales_by_warp = has_scales && !copies_rows(knobs);  // of the producer, that does nothing else
   static constexpr bool by_rows = copies_rows(knobs), by_boxes = knobs.tma_x || knobs.tma_w;
   static constexpr int cluster_m = knobs.cluster == Cluster::m ? 2 : 1, cluster_n = knobs.cluster == Cluster::n ? 2 : 1;
@@ -93,6 +97,11 @@ struct WgmmaBlock : Config {
   __forceinline__ unsigned full(int stage) const { return barrier(layout.full, stage); }
   __forceinline__ unsigned empty(int stage) const { return barrier(layout.empty, stage); }
   __forceinline__ auto* x() const { return at<Element[block_m * block_k]>(layout.x); }
+  // A block of a reordered W, of a stage: `number` along the tile's rows, `half` along k.
+  __forceinline__ char* w_block(int stage, int number, int half) const {
+    return memory + layout.w + stage * problem.w_stage_bytes(block_n, block_k) +
+           (number * halves + half) * problem.w_block_bytes;
+  }
   __forceinline__ auto* w() const { return at<Element[block_n * block_k]>(layout.w); }
   // The scales of a stage.
   __forceinline__ char* x_scales(int stage) const { return memory + layout.x_scales + stage * problem.x_scale_bytes; }

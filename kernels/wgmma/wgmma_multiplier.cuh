@@ -2,6 +2,7 @@
 #pragma once
 #include "wgmma/epilogue/wgmma_direct.cuh"
 #include "wgmma/wgmma_promote.cuh"
+#include "wgmma/wgmma_registers.cuh"
 
 namespace moetune {
 
@@ -18,8 +19,8 @@ struct WgmmaMultiplier {
   // The last stage of a tile is released after its scales are read.
   static constexpr bool scales_at_end = Block::X::Scales::at_end;
 
-  // One of so many threads reports to each block that a stage is read: each warp reads its own scales.
-  static constexpr int releasing = Block::has_scales ? 32 : 128;
+  // One of so many threads reports to each block that a stage is read: each warp reads scales, or W, for itself.
+  static constexpr int releasing = Block::warps_read ? 32 : 128;
 
   const WgmmaWarpgroup<Block>& group;
   Block::Stage stage;
@@ -54,6 +55,8 @@ struct WgmmaMultiplier {
     [[maybe_unused]] int last = 0;
     if (!busy)
       multiply<0>(count, first, tile);
+    else if constexpr (Block::w_in_registers)
+      WgmmaFromRegisters<WgmmaMultiplier>{*this, first, __shfl_sync(~0u, tile.rows, 0)}.run(count);
     else if constexpr (AfterStage::restarts)
       last = WgmmaPromotion<WgmmaMultiplier>(*this, first, tile, sum).run(count);
     else if constexpr (Block::swapped && !begins_with_y)
@@ -100,7 +103,7 @@ struct WgmmaMultiplier {
 
   // Frees a stage that this warpgroup has read, for the loader; in a cluster for the loaders of all blocks.
   static __forceinline__ void release(unsigned empty) {
-    if constexpr (Block::has_scales) __syncwarp();  // all its lanes have read them
+    if constexpr (Block::warps_read) __syncwarp();  // all its lanes have read them
     if constexpr (Block::cluster == 1) {
       if (threadIdx.x % releasing == 0) barrier_arrive(empty);
     } else {
@@ -110,6 +113,8 @@ struct WgmmaMultiplier {
 
   template <class>
   friend struct WgmmaPromotion;
+  template <class>
+  friend struct WgmmaFromRegisters;
 
   // One group of a part of a stage, in row_columns along k, and part_width columns of the N side, the `side`th such,
   // from zero into a set of registers.

@@ -51,13 +51,14 @@ constexpr int sums(const WgmmaKnobs& k, bool promotes = false, bool quantises = 
 }
 
 /// Registers a thread (setmaxnreg, multiples of 8). Together they are at most what the block starts with: 168 a thread
-/// of three warpgroups, 128 of four. With one consumer they stay as they are.
+/// of three warpgroups, 128 of four, 96 of five. With one consumer they stay as they are.
 struct Registers {
   int producer = 0, consumer = 0;
 };
 constexpr Registers registers(const WgmmaKnobs& k, bool scales = false) {
   if (k.consumers == 1) return {255, 255};
   const bool gathers_first = k.gather == Gather::first;  // its helpers load a row at once
+  if (k.consumers == 4) return {64, 104};
   if (k.consumers == 3) return copies_rows(k) || gathers_first ? Registers{80, 144} : Registers{56, 152};
   if (copies_rows(k)) return {88, 208};
   if (gathers_first) return {72, 216};
@@ -69,6 +70,7 @@ constexpr Registers registers(const WgmmaKnobs& k, bool scales = false) {
 /// some spill too, which compiling them shows.
 constexpr int max_sums(const WgmmaKnobs& k, const KernelProblem& p) {
   const int all = registers(k, p.x_scale_bytes > 0 && !copies_rows(k)).consumer;
+  if (p.w_in_registers()) return all - 72;  // two sets of operands, and a stage's part of W
   return p.promotes ? all - 24 : k.consumers == 3 ? 96 : all - 40;
 }
 
@@ -170,7 +172,7 @@ constexpr WgmmaLayout wgmma_layout(const WgmmaKnobs& k, const KernelProblem& p) 
   SharedMemory memory;
   WgmmaLayout l;
   if (by_pointers(k)) l.maps = memory.add(extent<TensorMap>(), 2);
-  l.w = memory.add(swizzled, k.stages * bytes_of(k.block_n * k.block_k, p.w_stage_bits));
+  l.w = memory.add(swizzled, k.stages * p.w_stage_bytes(k.block_n, k.block_k));
   l.x = memory.add(swizzled, k.stages * bytes_of(k.block_m * k.block_k, p.x_stage_bits));
   if (p.w_scale_bytes > 0) l.w_scales = memory.add({p.w_scale_bytes, kScalesAlign}, k.stages);
   if (p.x_scale_bytes > 0) l.x_scales = memory.add({p.x_scale_bytes, kScalesAlign}, k.stages);

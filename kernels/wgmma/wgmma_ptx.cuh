@@ -132,6 +132,54 @@ __forceinline__ void write_sums(const float (&d)[size]) {
   MOETUNE_WIDTH(w8) MOETUNE_WIDTH(w16) MOETUNE_WIDTH(w24) MOETUNE_WIDTH(w32)
 // clang-format on
 
+// Operands in registers, two sets of four steps of four registers each, known to the assembler alone as sums are: where
+// wgmma of several widths took values of the compiler, each width would have registers of its own.
+__forceinline__ void declare_operands() {
+  asm volatile(".reg .b32 operand0_<16>; .reg .b32 operand1_<16>;");
+}
+template <int set, int step>
+__forceinline__ void write_operand(const unsigned (&a)[4]) {
+  asm volatile("mov.b32 operand%4_%5, %0; mov.b32 operand%4_%6, %1; mov.b32 operand%4_%7, %2; mov.b32 operand%4_%8, %3;"
+               ::"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "n"(set), "n"(step * 4), "n"(step * 4 + 1),
+                 "n"(step * 4 + 2), "n"(step * 4 + 3));
+}
+
+// clang-format off
+#define MOETUNE_STEP_OF(columns, type, a0, a1, a2, a3) \
+  "mov.b64 b, {%0, %2}; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type \
+  " {" MOETUNE_NAMES_##columns "}, " \
+  "{operand%5_" #a0 ",operand%5_" #a1 ",operand%5_" #a2 ",operand%5_" #a3 "}, b, add, 1, 1, 0; "
+#define MOETUNE_NEXT_OF "add.u32 %0, %0, %3; "
+#define MOETUNE_OF_REGISTERS(columns, type) \
+  asm volatile("{ .reg .pred add; .reg .b64 b; setp.ne.b32 add, %1, 0; " \
+               MOETUNE_STEP_OF(columns, type, 0, 1, 2, 3) "setp.eq.b32 add, 0, 0; " MOETUNE_NEXT_OF \
+               MOETUNE_STEP_OF(columns, type, 4, 5, 6, 7) MOETUNE_NEXT_OF \
+               MOETUNE_STEP_OF(columns, type, 8, 9, 10, 11) MOETUNE_NEXT_OF \
+               MOETUNE_STEP_OF(columns, type, 12, 13, 14, 15) "}" \
+               : "+r"(b), "+r"(accumulate), "+r"(high), "+r"(b_step) : "n"(0), "n"(set), "n"(group))
+#define MOETUNE_WIDTH_OF_REGISTERS(columns) \
+  if constexpr (width == columns && is_bf16<Element>) MOETUNE_OF_REGISTERS(columns, "bf16"); \
+  else if constexpr (width == columns) MOETUNE_OF_REGISTERS(columns, "f16");
+// clang-format on
+
+// wgmma() four times along k with `a` in a set of operands: a thread's rows are those of its sums, its columns of a
+// step 2 (l % 4) and the next, and eight further on (the last two of write_operand()). Nothing may write them until
+// wgmma_wait().
+template <class Element, int width, int group, int set>
+__forceinline__ void wgmma_of_registers(unsigned b, unsigned b_step, int accumulate) {
+  static_assert(width == 8 || (width % 16 == 0 && width <= 256), "8, or widths in steps of 16 up to 256");
+  unsigned high = kDescriptorHigh;
+  // clang-format off
+  MOETUNE_WIDTH_OF_REGISTERS(8)
+  MOETUNE_WIDTH_OF_REGISTERS(16) MOETUNE_WIDTH_OF_REGISTERS(32) MOETUNE_WIDTH_OF_REGISTERS(48)
+  MOETUNE_WIDTH_OF_REGISTERS(64) MOETUNE_WIDTH_OF_REGISTERS(80) MOETUNE_WIDTH_OF_REGISTERS(96)
+  MOETUNE_WIDTH_OF_REGISTERS(112) MOETUNE_WIDTH_OF_REGISTERS(128) MOETUNE_WIDTH_OF_REGISTERS(144)
+  MOETUNE_WIDTH_OF_REGISTERS(160) MOETUNE_WIDTH_OF_REGISTERS(176) MOETUNE_WIDTH_OF_REGISTERS(192)
+  MOETUNE_WIDTH_OF_REGISTERS(208) MOETUNE_WIDTH_OF_REGISTERS(224) MOETUNE_WIDTH_OF_REGISTERS(240)
+  MOETUNE_WIDTH_OF_REGISTERS(256)
+  // clang-format on
+}
+
 // D[64, width] = a[64, k] b[width, k]^T, plus D where `accumulate`; k = 16 `steps`, 32 of fp8; fp32 sums of `group`.
 // `a` and `b` are the low halves of descriptors (descriptor_low), a_step and b_step what 16 elements along k add to
 // them. An operand that is `across` lies in memory as its transpose. A thread of warp w and lane l of the warpgroup has

@@ -10,6 +10,7 @@
 #include "kernels/tiles.h"
 #include "workload/product/passes.h"
 #include "workload/product/product_rows.h"
+#include "workload/product/scale_places.h"
 
 namespace moetune {
 
@@ -29,20 +30,6 @@ std::string in_lines(const std::string& initialiser, size_t width, std::string_v
     begin += item.size();
   }
   return result + line;
-}
-
-// An operand's type as kernels/operand_type.cuh has it. A new policy gets its name here.
-std::string operand_type(const OperandType& type, char which) {
-  const std::string_view kind = type.scales.kind == ScaleKind::block ? "Block" : "Row";  // a tensor's repeat
-  const bool groups = scales_stage(type), widens = type.stage != type.dtype;
-  const std::string scales = groups ? fmt::format("GroupScalesOf{}<{}, moetune::{}, {}>", which, type.scales.columns,
-                                                  name(type.scales.dtype), type.zero_points)
-                             : has_scales(type) ? fmt::format("{}ScalesOf{}", kind, which)
-                                                : "NoScales";
-  return fmt::format(
-      "moetune::OperandType<moetune::{}, moetune::{}, moetune::{}>",
-      bits(type.dtype) == 4 ? "nibbles" : name(type.dtype), scales,
-      widens ? fmt::format("Widen{}<moetune::{}>", groups ? "Scaled" : "", name(type.stage)) : "SameElement");
 }
 
 // The hook between stages (kernels/config.cuh); empty where sums stay in the multiplier.
@@ -89,6 +76,7 @@ std::string initialiser(const KernelProblem& problem) {
   add("x_mn_major", &P::x_mn_major), add("w_mn_major", &P::w_mn_major);
   add("x_memory_bits", &P::x_memory_bits), add("x_stage_bits", &P::x_stage_bits);
   add("w_memory_bits", &P::w_memory_bits), add("w_stage_bits", &P::w_stage_bits), add("y_bits", &P::y_bits);
+  add("w_block_bytes", &P::w_block_bytes);
   add("x_scale_bytes", &P::x_scale_bytes), add("w_scale_bytes", &P::w_scale_bytes);
   add("scales_at_end", &P::scales_at_end), add("promotes", &P::promotes), add("experts", &P::experts);
   add("columns_per_output", &P::columns_per_output), add("weight_bytes", &P::weight_bytes);
@@ -102,6 +90,25 @@ std::string initialiser(const KernelProblem& problem) {
 
 }  // namespace
 
+std::string_view element_name(Dtype dtype) {
+  return dtype == Dtype::int4 || dtype == Dtype::uint4 ? "nibbles" : name(dtype);
+}
+
+// A new policy gets its name here.
+std::string operand_type(const OperandType& type, char which) {
+  const std::string_view kind = type.scales.kind == ScaleKind::block ? "Block" : "Row";  // a tensor's repeat
+  const bool groups = scales_stage(type), widens = type.stage != type.dtype;
+  const std::string_view memory = element_name(type.dtype);
+  const std::string scales = groups ? fmt::format("GroupScalesOf{}<{}, moetune::{}, {}>", which, type.scales.columns,
+                                                  name(type.scales.dtype), type.zero_points)
+                             : has_scales(type) ? fmt::format("{}ScalesOf{}", kind, which)
+                                                : "NoScales";
+  return fmt::format(
+      "moetune::OperandType<{}, moetune::{}, moetune::{}>",
+      type.reordered ? fmt::format("moetune::Reordered<moetune::{}>", memory) : fmt::format("moetune::{}", memory),
+      scales, widens ? fmt::format("Widen{}<moetune::{}>", groups ? "Scaled" : "", name(type.stage)) : "SameElement");
+}
+
 KernelProblem kernel_problem(const Shape& shape, bool makes_gates) {
   const Product p = before_last_pass(product_of(shape), makes_gates);
   const auto bits_of = [](Dtype dtype) { return static_cast<int>(bits(dtype)); };
@@ -114,6 +121,7 @@ KernelProblem kernel_problem(const Shape& shape, bool makes_gates) {
           .x_stage_bits = bits_of(p.a.type.stage),
           .w_memory_bits = bits_of(p.b.type.dtype),
           .w_stage_bits = bits_of(p.b.type.stage),
+          .w_block_bytes = static_cast<int>(reordered_block_bytes(p.b.type)),
           .y_bits = bits_of(p.d.type.dtype),
           .scales_at_end = has_scales(p.a.type) && p.a.type.scales.kind != ScaleKind::block,
           .promotes = p.sums == Sums::promoted,
@@ -148,6 +156,11 @@ std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPla
       "moetune_kernel(const __grid_constant__ moetune::Args args) {{ {}; }}\n",
       cluster, plan.threads, plan.min_blocks_per_sm, text.call);
   return unit;
+}
+
+std::string reorder_unit(const OperandType& type) {
+  return fmt::format("#include \"reordered.cuh\"\n\nusing WeightType = {};\n\n#include \"service/reorder.cuh\"\n",
+                     operand_type(type, 'W'));
 }
 
 int64_t alignment(int64_t bytes, int64_t most) { return std::min(bytes & -bytes, most); }

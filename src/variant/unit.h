@@ -26,6 +26,13 @@ struct UnitText {
 /// members of the problem that differ from their defaults; and the entry moetune_kernel.
 std::string print_unit(const UnitText& text, const Shape& shape, const LaunchPlan& plan);
 
+/// An element as kernels/numbers.cuh has it.
+std::string_view element_name(Dtype dtype);
+/// An operand's type, X or W, as kernels/operand_type.cuh has it.
+std::string operand_type(const OperandType& type, char which);
+/// The unit of the pass that reorders W of such a type: kernels/service/reorder.cuh.
+std::string reorder_unit(const OperandType& type);
+
 /// Largest power of two, at most `most`, that divides `bytes`: the widest aligned access to rows of that stride.
 int64_t alignment(int64_t bytes, int64_t most);
 

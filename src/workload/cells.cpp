@@ -127,6 +127,8 @@ void require_use_by(const std::vector<Cell>& cells, const CellRequest& request) 
   if (given && none([](const Shape& shape) { return is_quantised(shape.layer.format); }))
     throw CellRequestError(given, "belongs to dtype fp8, which is not listed",
                            request.fast_sums ? "" : "or to int8, int8-w8a8, int4 and uint4");
+  if (!request.weights.empty() && none([](const Shape& shape) { return may_be_reordered(shape.layer.format.dtype); }))
+    throw CellRequestError("weights", "belongs to dtypes of 4 bits, of which none is listed", "int4, uint4 or mxfp4");
   if (request.fusion.sum_slots && none([](const Shape& shape) { return shape.fusion.sum_slots; }))
     throw CellRequestError("sum_slots", "needs permute_y or, for dx, permute_x");
   if (is_gated(request.fusion) && none([](const Shape& shape) { return is_gated(shape.fusion); }))
@@ -169,10 +171,13 @@ std::vector<Layer> layers_of(const Model& model, Projection projection, Op op, i
     for (const ScaleKind scales : kinds)
       for (const Dtype result : or_else(request.out_dtypes, Dtype::bf16)) {
         const bool fast = request.fast_sums && multiplies_fp8(layer.format) && scales != ScaleKind::block;
-        layer.format = find_format(dtype, scales, result, fast);
-        if (both && projection == Projection::down && has_scales(layer.format.y))
-          layer.format = find_format(dtype, scales);  // up alone is stored in fp8
-        layers.push_back(layer);
+        for (const WeightOrder order : or_else(request.weights, WeightOrder::as_is)) {
+          const bool reordered = order == WeightOrder::reordered && may_be_reordered(dtype);
+          layer.format = find_format(dtype, scales, result, fast, reordered);
+          if (both && projection == Projection::down && has_scales(layer.format.y))
+            layer.format = find_format(dtype, scales);  // up alone is stored in fp8
+          if (layers.empty() || layers.back() != layer) layers.push_back(layer);
+        }
       }
   }
   return layers;

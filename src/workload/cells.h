@@ -25,6 +25,7 @@ struct CellRequest {
   std::vector<ScaleKind> scales = {};
   std::vector<Dtype> out_dtypes = {};
   bool fast_sums = false;
+  std::vector<WeightOrder> weights = {};  // of 4 bits; others lie in rows
   std::vector<int64_t> tp = {}, ep = {};
   Fusion fusion = {};
   std::optional<uint64_t> seed = {};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/group.h"
@@ -18,8 +19,8 @@ struct Element {
 };
 
 // In the order of Dtype.
-constexpr Element kElements[] = {{"bf16", 16, 8}, {"fp16", 16, 11}, {"fp32", 32, 24}, {"fp8", 8, 4},
-                                 {"int8", 8, 8},  {"int4", 4, 4},   {"uint4", 4, 4}};
+constexpr Element kElements[] = {{"bf16", 16, 8}, {"fp16", 16, 11}, {"fp32", 32, 24}, {"fp8", 8, 4}, {"int8", 8, 8},
+                                 {"int4", 4, 4},  {"uint4", 4, 4},  {"e2m1", 4, 2},   {"e8m0", 8, 1}};
 
 const Element& element_of(Dtype dtype) { return kElements[static_cast<size_t>(dtype)]; }
 
@@ -100,12 +101,42 @@ float from_fp8(uint8_t bits) {
   return std::bit_cast<float>(sign | ((magnitude << 20) + (120u << 23)));
 }
 
+uint8_t to_e8m0(float value) { return static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 23); }
+
+float from_e8m0(uint8_t bits) {
+  if (bits == 255) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(bits == 0 ? 0x400000u : uint32_t{bits} << 23);
+}
+
+namespace {
+
+constexpr float kMagnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};  // of e2m1, by its low three bits
+
+}  // namespace
+
+uint8_t to_nibble(Dtype dtype, float value) {
+  if (dtype != Dtype::e2m1) return static_cast<uint8_t>(std::clamp(std::nearbyint(value), -8.0f, 7.0f) + 8);
+  const float size = std::abs(value);
+  uint8_t best = 0;
+  for (uint8_t i = 1; i < 8; ++i) {
+    const float middle = (kMagnitudes[i - 1] + kMagnitudes[i]) / 2;
+    if (size > middle || (size == middle && i % 2 == 0)) best = i;
+  }
+  return static_cast<uint8_t>(best | (std::signbit(value) ? 8 : 0));
+}
+
+float from_nibble(Dtype dtype, int nibble) {
+  if (dtype != Dtype::e2m1) return static_cast<float>(nibble - 8);
+  return nibble & 8 ? -kMagnitudes[nibble & 7] : kMagnitudes[nibble];
+}
+
 float round_to(Dtype dtype, float value) {
   if (dtype == Dtype::bf16) return from_bf16(to_bf16(value));
   if (dtype == Dtype::fp16) return from_fp16(to_fp16(value));
   if (dtype == Dtype::fp8) return from_fp8(to_fp8(value));
   if (dtype == Dtype::int8) return std::clamp(std::nearbyint(value), -128.0f, 127.0f);
-  if (bits(dtype) == 4) return std::clamp(std::nearbyint(value), -8.0f, 7.0f);
+  if (dtype == Dtype::e8m0) return from_e8m0(to_e8m0(value));
+  if (bits(dtype) == 4) return from_nibble(dtype, to_nibble(dtype, value));
   return value;
 }
 

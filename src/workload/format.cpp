@@ -27,7 +27,8 @@ struct Family {
   bool quantises_x;                       // X as W; else X has the dtype of Y
   std::vector<FamilyScales> scales = {};  // the default first; none: not quantised, and Y has the dtype of X
   bool zero_points = false;
-  Sums sums = Sums::fp32;  // unless they are fast
+  Sums sums = Sums::fp32;                 // unless they are fast
+  std::optional<Dtype> scale_dtype = {};  // of groups; without, Y's
 };
 
 const std::vector<Family>& families() {
@@ -49,22 +50,24 @@ const std::vector<Family>& families() {
       {"int8-w8a8", int8, true, {{channel}}},
       {"int4", int4, false, groups},
       {"uint4", uint4, false, groups, true},
+      {.dtype = "mxfp4", .w = e2m1, .quantises_x = false, .scales = {{group32}}, .scale_dtype = e8m0},
   };
   return all;
 }
 
 const Family& family_of(std::string_view dtype) { return families()[place_of_word("dtype", dtype, format_dtypes())]; }
 
-// Blocks are 1x128 of X and 128x128 of W; scales of groups along k have the dtype of Y, others are fp32.
-Scales scales_of_operand(ScaleKind kind, bool weights, Dtype result) {
+// Blocks are 1x128 of X and 128x128 of W; scales of groups along k have the dtype of Y or their own, others are fp32.
+Scales scales_of_operand(const Family& family, ScaleKind kind, bool weights, Dtype result) {
   if (const int64_t columns = group_columns(kind); columns > 0)
-    return {.kind = ScaleKind::block, .rows = 1, .columns = columns, .dtype = result};
+    return {.kind = ScaleKind::block, .rows = 1, .columns = columns, .dtype = family.scale_dtype.value_or(result)};
   return kind == ScaleKind::block ? block_scales(weights ? 128 : 1, 128) : Scales{.kind = kind};
 }
 
-std::string word_of(const Family& family, ScaleKind scales, Dtype result, bool fast) {
-  return fmt::format("{}{}{}{}", family.dtype, family.scales.size() > 1 ? fmt::format("-{}", name(scales)) : "",
-                     result == Dtype::bf16 ? "" : fmt::format("-{}", name(result)), fast ? "-fast" : "");
+std::string word_of(const Family& family, ScaleKind scales, Dtype result, bool fast, bool reordered) {
+  return fmt::format("{}{}{}{}{}", family.dtype, family.scales.size() > 1 ? fmt::format("-{}", name(scales)) : "",
+                     result == Dtype::bf16 ? "" : fmt::format("-{}", name(result)), fast ? "-fast" : "",
+                     reordered ? "-reordered" : "");
 }
 
 std::vector<Format> make_formats() {
@@ -81,18 +84,21 @@ std::vector<Format> make_formats() {
         for (const bool fast : {false, true}) {
           if (fast && !may_be_fast) continue;
           const Dtype stage = family.quantises_x ? family.w : result;
-          Format row{.word = words.emplace_back(word_of(family, kind, result, fast)),
+          Format row{.word = words.emplace_back(word_of(family, kind, result, fast, false)),
                      .dtype = family.dtype,
                      .scales = kind,
                      .x = plain_type(stage),
                      .w = {.dtype = family.w,
                            .stage = stage,
-                           .scales = scales_of_operand(kind, true, result),
+                           .scales = scales_of_operand(family, kind, true, result),
                            .zero_points = family.zero_points},
                      .y = plain_type(result),
                      .sums = fast ? Sums::fast : family.sums};
-          if (family.quantises_x) row.x.scales = scales_of_operand(kind, false, result);
+          if (family.quantises_x) row.x.scales = scales_of_operand(family, kind, false, result);
           if (result == Dtype::fp8) row.y.scales = block_scales(1, 128);
+          rows.push_back(row);
+          if (bits(family.w) != 4) continue;
+          row.word = words.emplace_back(word_of(family, kind, result, fast, true)), row.w.reordered = true;
           rows.push_back(row);
         }
   }
@@ -122,6 +128,13 @@ int64_t group_columns(ScaleKind kind) {
   return kind == ScaleKind::group32 ? 32 : kind == ScaleKind::group64 ? 64 : kind == ScaleKind::group128 ? 128 : 0;
 }
 
+std::string_view name(WeightOrder order) { return order == WeightOrder::as_is ? "as-is" : "reordered"; }
+
+WeightOrder parse_weight_order(std::string_view text) {
+  return static_cast<WeightOrder>(
+      place_of_word("order of weights", text, std::vector<std::string>{"as-is", "reordered"}));
+}
+
 std::span<const Format> formats() {
   static const std::vector<Format> rows = make_formats();
   return rows;
@@ -133,12 +146,17 @@ const Format& format_named(std::string_view word) {
 
 std::vector<std::string> format_dtypes() { return mapped<std::string>(families(), &Family::dtype); }
 
+bool may_be_reordered(std::string_view dtype) { return bits(family_of(dtype).w) == 4; }
+
 std::vector<ScaleKind> scales_of(std::string_view dtype) {
   return mapped<ScaleKind>(family_of(dtype).scales, &FamilyScales::kind);
 }
 
-const Format& find_format(std::string_view dtype, std::optional<ScaleKind> scales, Dtype result, bool fast_sums) {
+const Format& find_format(std::string_view dtype, std::optional<ScaleKind> scales, Dtype result, bool fast_sums,
+                          bool reordered) {
   const Family& family = family_of(dtype);
+  if (reordered && !may_be_reordered(dtype))
+    throw request_error(fmt::format("W of {} is not reordered", dtype), "its kernels read it as it is");
   if (family.scales.empty()) {
     if (scales.value_or(ScaleKind::none) != ScaleKind::none || (result != Dtype::bf16 && result != family.w) ||
         fast_sums)
@@ -162,7 +180,8 @@ const Format& find_format(std::string_view dtype, std::optional<ScaleKind> scale
     throw request_error("fp8 with scales of blocks has no fast sums",
                         "a block ends every 128 of k; use scales of channels or tensors");
   for (const Format& row : formats())
-    if (row.dtype == dtype && row.scales == kind && row.y.dtype == result && has_fast_sums(row) == fast_sums)
+    if (row.dtype == dtype && row.scales == kind && row.y.dtype == result && has_fast_sums(row) == fast_sums &&
+        row.w.reordered == reordered)
       return row;
   throw request_error(
       fmt::format("Y of {} cannot be {}", dtype, name(result)),

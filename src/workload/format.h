@@ -48,6 +48,9 @@ struct OperandType {
   Dtype stage = Dtype::bf16;  // as the multiplier reads them
   Scales scales = {};
   bool zero_points = false;  // an integer for each scale, which is subtracted from its elements
+  // Whether elements, scales and zero points lie together in the order in which registers take them
+  // (kernels/reordered.h), as a pass ahead of time leaves them. Else each lies in rows.
+  bool reordered = false;
   bool operator==(const OperandType&) const = default;
 };
 
@@ -62,6 +65,11 @@ enum class Sums {
   promoted,  // of fp8: sums of 128 columns in the tensor core's registers, then in fp32
   fast,      // of fp8: in the tensor core's registers along all of k, rounded more coarsely than fp32
 };
+
+/// How a checkpoint's W lies: in rows, or as registers take it after a pass ahead of time (kernels/reordered.h).
+enum class WeightOrder { as_is, reordered };
+std::string_view name(WeightOrder order);                // "as-is", "reordered"
+WeightOrder parse_weight_order(std::string_view text);  // Exit::request with the nearest
 
 /// A row of the table: the operands of a layer's products. Y's type is that of every result and gradient; X of a format
 /// that quantises W alone has it too.
@@ -78,13 +86,16 @@ struct Format {
 std::span<const Format> formats();
 /// The row of a word; Exit::request with the nearest.
 const Format& format_named(std::string_view word);
-/// The row of what people type: a dtype, its scales (its first kind, where nothing is said), the dtype of Y and whether
-/// sums are fast. Exit::request with a sentence on what the dtype has where there is no such row.
+/// The row of what people type: a dtype, its scales (its first kind, where nothing is said), the dtype of Y, whether
+/// sums are fast, and whether W is reordered. Exit::request with a sentence on what the dtype has where there is no
+/// such row.
 const Format& find_format(std::string_view dtype, std::optional<ScaleKind> scales = {}, Dtype result = Dtype::bf16,
-                          bool fast_sums = false);
+                          bool fast_sums = false, bool reordered = false);
 
 /// The words of --dtype, the default first.
 std::vector<std::string> format_dtypes();
+/// Whether a dtype has rows with W reordered: those of 4 bits.
+bool may_be_reordered(std::string_view dtype);
 /// The kinds of scales that rows of a dtype have, the default first. Exit::request with the nearest dtype.
 std::vector<ScaleKind> scales_of(std::string_view dtype);
 

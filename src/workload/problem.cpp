@@ -121,6 +121,7 @@ Fields fields_of(const Cell& cell) {
   add("scales", name(layer.format.scales));
   add("out_dtype", name(layer.format.y.dtype));
   add("fast_sums", has_fast_sums(layer.format));
+  add("weights", name(layer.format.w.reordered ? WeightOrder::reordered : WeightOrder::as_is));
   add("experts", layer.experts);
   add("top_k", layer.top_k);
   add("n", layer.n);

@@ -43,7 +43,10 @@ const Format& format_from_json(const JsonAt& json) {
   const ScaleKind scales = word_at(json["scales"], parse_scales);
   const Dtype result = word_at(json["out_dtype"], parse_dtype);
   const bool fast = json["fast_sums"].boolean();
-  return with_place(json, [&](const JsonAt&) -> const Format& { return find_format(dtype, scales, result, fast); });
+  const bool reordered =
+      json.has("weights") && word_at(json["weights"], parse_weight_order) == WeightOrder::reordered;
+  return with_place(
+      json, [&](const JsonAt&) -> const Format& { return find_format(dtype, scales, result, fast, reordered); });
 }
 
 void require_valid_gate(const Shape& shape) {
@@ -175,6 +178,7 @@ Json to_json(const Shape& shape) {
     json["scales"] = name(layer.format.scales);
     json["out_dtype"] = name(layer.format.y.dtype);
     json["fast_sums"] = has_fast_sums(layer.format);
+    if (layer.format.w.reordered) json["weights"] = name(WeightOrder::reordered);
   }
   for (const FusionPart& part : kFusionParts)
     if (part.seldom ? part.is_on(shape.fusion) : !part.only || part.only == shape.op)

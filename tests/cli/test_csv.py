@@ -4,7 +4,7 @@ import io
 
 from conftest import CPU
 
-CELL = ["id", "model", "projection", "op", "dtype", "scales", "out_dtype", "fast_sums",
+CELL = ["id", "model", "projection", "op", "dtype", "scales", "out_dtype", "fast_sums", "weights",
         "experts", "top_k", "n", "k", "tp", "ep", "zero_experts", "permute_x", "permute_y", "by_slot",
         "topk_weights", "accumulate", "fp32_dw", "sum_slots",
         "weight_gradient", "silu", "gelu", "gpt_oss", "interleaved", "store_h", "bias", "tokens", "routing", "seed"]

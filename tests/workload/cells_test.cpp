@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "base/embedded.h"
 #include "base/group.h"
+#include "base/json.h"
 #include "error_of.h"
 #include "temporary_folder.h"
 
@@ -211,7 +213,17 @@ TEST(Cells, OfAnFfnHaveTheActivationOfTheModel) {
 TEST(Cells, HaveTheFormatOfThePreset) {
   EXPECT_EQ(make_cells({.models = {"deepseek-v3"}})[0].shape.layer.format.word, "fp8-block");
   CellRequest request{.models = {"gpt-oss-120b"}};
-  EXPECT_EQ(refusal(request), "dtype: the experts of gpt-oss-120b are mxfp4, which moetune does not cover yet");
+  EXPECT_EQ(make_cells(request)[0].shape.layer.format.word, "mxfp4");
+  request.weights = {WeightOrder::reordered};
+  EXPECT_EQ(make_cells(request)[0].shape.layer.format.word, "mxfp4-reordered");
+  EXPECT_EQ(refusal({.models = {"deepseek-v3"}, .weights = {WeightOrder::reordered}}),
+            "weights: belongs to dtypes of 4 bits, of which none is listed");
+  request.weights = {};
+  const TemporaryFolder folder;
+  Json config = Json::parse(*embedded_file("configs/models/gpt-oss/gpt-oss-120b.json"));
+  config["name"] = "other", config["format"] = "nvfp4";
+  EXPECT_EQ(refusal({.models = {folder.write("other.json", config.dump()).string()}}),
+            "dtype: the experts of other are nvfp4, which moetune does not cover yet");
   request.ops = {Op::dw};
   EXPECT_EQ(make_cells(request)[0].shape.layer.format.word, "bf16");
   request.dtypes = {"bf16"};

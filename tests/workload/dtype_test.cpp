@@ -119,8 +119,30 @@ TEST(RoundTo, KeepsTheSignificantBits) {
     }
 }
 
+TEST(E2m1, RoundsToNearestEvenAndSaturates) {
+  const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  for (int nibble = 0; nibble < 16; ++nibble) {
+    const float value = (nibble & 8 ? -1.0f : 1.0f) * values[nibble & 7];
+    EXPECT_EQ(from_nibble(Dtype::e2m1, nibble), value);
+    EXPECT_EQ(to_nibble(Dtype::e2m1, value), nibble);
+    EXPECT_EQ(std::signbit(from_nibble(Dtype::e2m1, nibble)), nibble >= 8);  // of zero too
+  }
+  const std::pair<float, float> rounded[] = {{0.25f, 0}, {0.75f, 1}, {1.25f, 1}, {1.75f, 2},      {2.5f, 2},
+                                             {3.5f, 4},  {5, 4},     {5.01f, 6}, {-0.26f, -0.5f}, {1e9f, 6}};
+  for (const auto& [value, nearest] : rounded) EXPECT_EQ(round_to(Dtype::e2m1, value), nearest) << value;
+}
+TEST(E8m0, IsAPowerOfTwo) {
+  for (int bits = 0; bits < 255; ++bits) {
+    EXPECT_EQ(from_e8m0(static_cast<uint8_t>(bits)), std::ldexp(1.0f, bits - 127)) << bits;
+    if (bits > 0) {
+      EXPECT_EQ(to_e8m0(std::ldexp(1.5f, bits - 127)), bits);
+    }
+  }
+  EXPECT_TRUE(std::isnan(from_e8m0(255)));
+}
+
 TEST(DtypeNames, ParseBackAndHaveSizes) {
-  for (const char* word : {"bf16", "fp16", "fp32", "fp8", "int8", "int4", "uint4"})
+  for (const char* word : {"bf16", "fp16", "fp32", "fp8", "int8", "int4", "uint4", "e2m1", "e8m0"})
     EXPECT_EQ(name(parse_dtype(word)), word);
   EXPECT_EQ(size_bytes(Dtype::bf16), 2);
   EXPECT_EQ(size_bytes(Dtype::fp16), 2);

@@ -18,9 +18,11 @@ TEST(Formats, AreFoundByTheirWordsAndByWhatPeopleType) {
   for (const Format& format : formats()) {
     EXPECT_TRUE(words.insert(format.word).second) << format.word;
     EXPECT_EQ(format_named(format.word).w, format.w);
-    EXPECT_EQ(find_format(format.dtype, format.scales, format.y.dtype, has_fast_sums(format)), format) << format.word;
+    EXPECT_EQ(find_format(format.dtype, format.scales, format.y.dtype, has_fast_sums(format), format.w.reordered),
+              format)
+        << format.word;
   }
-  EXPECT_EQ(words.size(), 30u);
+  EXPECT_EQ(words.size(), 46u);
   EXPECT_EQ(formats().front().word, "bf16");
   EXPECT_EQ(find_format("fp8").word, "fp8-block");
   EXPECT_EQ(find_format("int4").word, "int4-group128");
@@ -38,6 +40,9 @@ TEST(Formats, DescribeOperands) {
   EXPECT_EQ(int4.x, plain_type(Dtype::fp16));
   EXPECT_EQ(int4.w.stage, Dtype::fp16);
   EXPECT_EQ(int4.w.scales, (Scales{ScaleKind::block, 1, 32, Dtype::fp16}));
+  const Format& mxfp4 = format_named("mxfp4-reordered");
+  EXPECT_EQ(mxfp4.w.scales, (Scales{ScaleKind::block, 1, 32, Dtype::e8m0}));
+  EXPECT_TRUE(mxfp4.w.reordered && !format_named("mxfp4").w.reordered && mxfp4.w.dtype == Dtype::e2m1);
   EXPECT_TRUE(int4.w.zero_points && is_weights_only(int4) && !is_weights_only(fp8) && is_quantised(int4));
 }
 
@@ -54,6 +59,7 @@ TEST(Formats, RefuseWhatNoRowHas) {
   EXPECT_EQ(refused("int4", ScaleKind::group32, Dtype::fp8), "Y of int4 cannot be fp8");
   EXPECT_EQ(refused("int8", ScaleKind::group32), "int8 has no scales of group32");
   EXPECT_EQ(refused("int8", ScaleKind::channel, Dtype::bf16, true), "int8 has no fast sums");
+  EXPECT_EQ(error_of([] { find_format("fp8", {}, Dtype::bf16, false, true); }).what, "W of fp8 is not reordered");
   EXPECT_EQ(error_of([] { find_format("bf61"); }).what, "unknown dtype 'bf61'");
   EXPECT_EQ(error_of([] { format_named("fp8-blok"); }).hint, "did you mean 'fp8-block'?");
 }

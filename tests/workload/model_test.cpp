@@ -38,7 +38,7 @@ TEST(FindModel, IgnoresCaseAndKnowsAliases) {
   EXPECT_EQ(find_model("DeepSeek-V3.2").name, "deepseek-v3");
 }
 TEST(ModelPresets, KnowTheirCheckpoint) {
-  EXPECT_EQ(find_model("gpt-oss-120b").other_format, "mxfp4");
+  EXPECT_EQ(find_model("gpt-oss-120b").format, format_named("mxfp4"));
   EXPECT_EQ(find_model("gpt-oss-120b").activation, "gpt-oss");
   EXPECT_EQ(find_model("deepseek-v3").format, format_named("fp8-block"));
   EXPECT_EQ(find_model("kimi-k2.5").format, format_named("int4-group32"));

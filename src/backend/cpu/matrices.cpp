@@ -64,18 +64,17 @@ void from_floats(Dtype dtype, const float* values, int64_t count, void* target) 
   if (bits(dtype) == 4)
     for (int64_t i = 0; i < count; ++i)
       octets[i / 2] =
-          static_cast<uint8_t>((octets[i / 2] & (i % 2 ? 15 : 240)) | static_cast<int>(values[i] + 8) << (i % 2 * 4));
+          static_cast<uint8_t>((octets[i / 2] & (i % 2 ? 15 : 240)) | to_nibble(dtype, values[i]) << (i % 2 * 4));
 }
 
-// Element `index` of nibbles, each 8 more than its value.
-float nibble_at(const void* elements, int64_t index) {
-  return static_cast<float>(static_cast<const uint8_t*>(elements)[index / 2] >> (index % 2 * 4) & 15) - 8;
+float nibble_at(Dtype dtype, const void* elements, int64_t index) {
+  return from_nibble(dtype, static_cast<const uint8_t*>(elements)[index / 2] >> (index % 2 * 4) & 15);
 }
 
 void Input::unpack(int64_t expert, int64_t row, int64_t column, int64_t count, float* target) const {
   const int64_t index = memory_row(product, operand, expert, row) * operand.columns + column;
   if (bits(operand.type.dtype) == 4)
-    for (int64_t i = 0; i < count; ++i) target[i] = nibble_at(data, index + i);
+    for (int64_t i = 0; i < count; ++i) target[i] = nibble_at(operand.type.dtype, data, index + i);
   else
     to_floats(operand.type.dtype, static_cast<const std::byte*>(data) + index * size_bytes(operand.type.dtype), count,
               target);
@@ -92,7 +91,7 @@ void Input::unpack_scaled(int64_t expert, int64_t row, int64_t column, int64_t c
   for (int64_t first = 0, end = 0; first < count; first = end) {
     end = std::min(count, ((column + first) / step + 1) * step - column);
     const float factor = scale(expert, row, column + first);
-    const float zero = zeros ? nibble_at(zeros, zero_index(product, operand, expert, row, column + first)) : 0;
+    const float zero = zeros ? nibble_at(operand.type.dtype, zeros, zero_index(product, operand, expert, row, column + first)) : 0;
     for (int64_t i = first; i < end; ++i) target[i] = (target[i] - zero) * factor;
   }
   if (!scales_stage(operand.type)) return;

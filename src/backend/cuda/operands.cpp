@@ -45,7 +45,11 @@ std::vector<const char*> expert_pointers(const Operands& o) {
                                : base + memory_row(o.product, operand, expert, 0) * row_bytes(operand));
     };
     append(o.product.a, o.a.of(set));
-    append(o.product.b, o.b.of(set));
+    if (const char* const w = o.b_reordered.of(set))
+      for (int64_t expert = 0; expert < experts(o.product); ++expert)
+        pointers.push_back(w + expert * (reordered_w_bytes(o.product) / experts(o.product)));
+    else
+      append(o.product.b, o.b.of(set));
     append(o.first.d, takes_another_pass(o.product) ? o.d_sorted.data() : o.d.of(set));
   }
   return pointers;
@@ -119,6 +123,7 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   if (has_scales(p.a.type))
     o.a_scales.stride = before ? before->d_scales.stride : aligned((scale_count(p, p.a) + CublasLt::kSpareRows) * 4);
   if (has_scales(p.b.type)) o.b_scales.stride = aligned(scale_count(p, p.b) * size_bytes(p.b.type.scales.dtype));
+  if (p.b.type.reordered) o.b_reordered.stride = aligned(reordered_w_bytes(p));
   if (p.b.type.zero_points) o.b_zeros.stride = aligned(scale_count(p, p.b) / 2);
   const int64_t sorted_a = is_moved(p, p.a) ? sorted_bytes(p, p.a, o.plain.a) + aligned(spare) : 0;
   const int64_t sorted_b = sorted_bytes(p, p.b, o.plain.b);
@@ -135,7 +140,8 @@ Operands make_operands(Product product, const DeviceInfo& device, Services& serv
   if (p.bias) o.bias.stride = aligned(bytes_of(*p.bias));
   if (p.h) result(o.h, bytes_of(*p.h));
   const auto touched = static_cast<int64_t>(bytes(p));
-  std::vector<SetBuffer*> own = {&o.b, &o.d, &o.b_scales, &o.d_scales, &o.b_zeros, &o.x, &o.dweights, &o.bias, &o.h};
+  std::vector<SetBuffer*> own = {&o.b,           &o.d, &o.b_scales, &o.d_scales, &o.b_zeros,
+                                 &o.b_reordered, &o.x, &o.dweights, &o.bias,     &o.h};
   if (!before) own.insert(own.end(), {&o.a, &o.a_scales});
   int64_t set_bytes = 0;
   for (const SetBuffer* buffer : own) set_bytes += buffer->stride;
@@ -204,6 +210,18 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
     services.of(product.b.type.dtype)
         .fill(zeros, scale_count(product, product.b), values, scale_seed(seed, product.b), stream_of(product.b.matrix),
               stream);
+  if (char* const out = b_reordered.of(set))
+    services.reorder(product.b.type,
+                     {.out = out,
+                      .elements = b.of(set),
+                      .scales = b_scales.of(set),
+                      .zeros = b_zeros.of(set),
+                      .experts = experts(product),
+                      .n = product.n,
+                      .k = product.k,
+                      .joins_gates = joins_gates(product),
+                      .interleaved = product.interleaved},
+                     stream);
   const auto place = [&](const Operand& operand, const SetBuffer& scales, const SetBuffer& to,
                          const DeviceBuffer& places, const int* from) {
     if (to.stride == 0) return;
@@ -313,7 +331,7 @@ Args Operands::args(int set) const {
   const ScaleStrides x_scales = scale_strides(product, product.a), w_scales = scale_strides(product, product.b),
                      y_scales = scale_strides(product, product.d);
   return {.x = a.of(set),
-          .w = b.of(set),
+          .w = product.b.type.reordered ? b_reordered.of(set) : b.of(set),
           .y = takes_another_pass(product) ? d_sorted.data() : d.of(set),
           .m_sizes = m_sizes.as<int>(),
           .gather_indices = gather_indices.as<int>(),

@@ -27,6 +27,7 @@ struct Operands {
   SetBuffer a, b, d;
   SetBuffer a_scales, b_scales, d_scales;  // those of B of type.scales.dtype
   SetBuffer b_zeros;
+  SetBuffer b_reordered;  // B with its scales and zero points, where kernels read it so
   // For baselines: scales as cuBLASLt reads them, and where those of each row of A in expert order and of each row of
   // B's blocks go ([rows][2]: the first, the distance to the next). Empty where they lie so already.
   SetBuffer a_lt_scales, b_lt_scales;

@@ -148,8 +148,8 @@ std::vector<CellOption> options_of_cells() {
            routing_words),
       list(
           "dtype",
-          "bf16, fp16, fp32, fp8 (e4m3), int8-w8a8; of W alone: int8, int4, uint4 (with zero points) [of the "
-          "checkpoint, or bf16]",
+          "bf16, fp16, fp32, fp8 (e4m3), int8-w8a8; of W alone: int8, int4, uint4 (with zero points), mxfp4 "
+          "[of the checkpoint, or bf16]",
           &Request::dtypes, [](const std::string& word) { return std::string(find_format(word).dtype); },
           format_dtypes),
       list("scales",
@@ -162,6 +162,9 @@ std::vector<CellOption> options_of_cells() {
            &Request::out_dtypes, parse_dtype, one_of({"bf16", "fp16", "fp8"})),
       flag("fast_sums", "Sum fp8 in the tensor core's registers alone (--scales channel, tensor)",
            [](Request& request) -> bool& { return request.fast_sums; }),
+      list("weights",
+           "Of 4 bits: W as it lies in rows (as-is), or reordered once ahead of time, as wgmma reads it [as-is]",
+           &Request::weights, parse_weight_order, one_of({"as-is", "reordered"})),
       number("zero_experts", "Experts that a router picks too and that compute nothing (LongCat) [of the model, or 0]",
              "N", &Request::zero_experts, kMaxExperts),
       numbers("tp", "Ranks that share each expert's width", &Request::tp, kMaxSide),

@@ -20,9 +20,11 @@ constexpr int64_t kStaticShared = 48 * 1024;  // what a block has without opting
 
 std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
   if (auto reason = unsupported(
-          "simt", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp32, Dtype::fp8, Dtype::int8, Dtype::int4, Dtype::uint4},
+          "simt", shape,
+          {Dtype::bf16, Dtype::fp16, Dtype::fp32, Dtype::fp8, Dtype::int8, Dtype::int4, Dtype::uint4, Dtype::e2m1},
           {Op::fwd, Op::dx, Op::dw}))
     return reason;
+  if (shape.layer.format.w.reordered) return "simt reads W in rows, --weights as-is: wgmma reads it reordered";
   if (device.compute_capability < 75) return "simt needs sm_75 or newer, the oldest that NVRTC compiles for";
   if (c.block_m < 4 || c.block_m % 4 != 0 || c.block_n < 4 || c.block_n % 4 != 0)
     return "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements";

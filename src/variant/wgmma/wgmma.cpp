@@ -16,10 +16,10 @@ const KnobList<Knobs>& list() {
   const std::vector<int> columns = {32, 64, 96, 128, 160, 192, 224, 256};
   static const KnobList<Knobs> knobs =
       KnobList<Knobs>("wgmma")
-          .add_blocks(rows, columns, {64, 128})
+          .add_blocks(rows, columns, {64, 128, 256})
           .add_walk({2, 3, 4, 5, 6, 8, kLargestLegal})
           .add("consumers", &Knobs::consumers, "warpgroups that multiply, beside the one that loads")
-          .tries({1, 2, 3})
+          .tries({1, 2, 3, 4})
           .add("schedule", &Knobs::schedule, "consumers share a tile, or take turns", "Schedule",
                {"cooperative", "pingpong"})
           .add("swap", &Knobs::swap, "rows of X on the N side of the multiplier, in steps of 8")
@@ -66,7 +66,7 @@ LaunchPlan plan(const Knobs& c, const Shape& shape) {
           .workspace = split_workspace_bytes(c.split, c.block_m, c.block_n),
           .x_box = c.tma_x ? x.large : 0,
           .x_rest = c.tma_x && x.small < x.large ? x.small : 0,
-          .w_box = c.tma_w ? w_box(c, problem) : 0,
+          .w_box = c.tma_w && !problem.w_in_registers() ? w_box(c, problem) : 0,
           .y_box = c.tma_store == TmaStore::boxes ? y_box(c) : 0,
           .maps = by_pointers(c) ? 2 * map_turns(c) : 0,
           .gate_parts = problem.makes_gates ? gate_parts(c) : 0,

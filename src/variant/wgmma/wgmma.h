@@ -46,6 +46,8 @@ struct WgmmaCost {
   double unfetched_dw = of.at("unfetched_dw"), promoted_swapped = of.at("promoted_swapped");
   double promoted_part = of.at("promoted_part"), promoted_clock = of.at("promoted_clock");
   double copied_scales = of.at("copied_scales"), copied_scales_latency = of.at("copied_scales_latency");
+  double widened_block = of.at("widened_block"), widened_alone = of.at("widened_alone"),
+         widened_step = of.at("widened_step");
 };
 
 /// Seconds that a launch should take with these rows of each expert; 0 where the device's peaks are unknown. The

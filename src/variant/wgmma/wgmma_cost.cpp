@@ -7,7 +7,9 @@
 #include <ranges>
 #include <vector>
 
+#include "kernels/reordered.h"
 #include "workload/product/passes.h"
+#include "workload/product/scale_places.h"
 
 namespace moetune {
 namespace {
@@ -45,6 +47,10 @@ struct Model {
   const bool sums_rows = p.ragged == Axis::k;  // dW
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
   const double in_bytes = static_cast<double>(size_bytes(p.a.type.dtype));
+  const bool widens = p.b.type.reordered;
+  // Of W, for each of its rows and a step along k.
+  const double w_bytes =
+      widens ? static_cast<double>(reordered_block_bytes(p.b.type)) / kReorderedRows / kReorderedColumns : in_bytes;
   const bool promotes = p.sums == Sums::promoted;
   const double columns = ceil_div(n, c.block_n);
 
@@ -85,7 +91,7 @@ struct Model {
   double loaded_rows(double rows) const {
     if (sums_rows) return c.block_m;
     if (!c.tma_x) return rows;
-    const BoxRows box = x_boxes(c, {}), count = count_boxes(box, static_cast<int>(rows));
+    const BoxRows box = x_boxes(c, {.w_block_bytes = widens ? 1 : 0}), count = count_boxes(box, static_cast<int>(rows));
     return count.large * box.large + count.small * box.small;
   }
 
@@ -93,7 +99,7 @@ struct Model {
   double loaded_bytes(const Tiles& tiles) const {
     const double w = c.cluster == Cluster::m ? c.block_n / 2.0 : c.block_n;
     const double x = loaded_rows(tiles.rows) / (c.cluster == Cluster::n ? 2 : 1);
-    return c.block_k * (w + x) * in_bytes;
+    return c.block_k * (w * w_bytes + x * in_bytes);
   }
 
   double multiplied_rows(double rows) const {
@@ -109,6 +115,9 @@ struct Model {
     const double parts = c.block_k * in_bytes / kSwizzleBytes;      // along k
     const double a_sum = cost.promoted_sum * (c.swap ? 1 + cost.promoted_swapped : 1);
     const double promoted = promotes ? a_sum * sums(c) * parts + cost.promoted_part * (groups(c) * parts - 1) : 0;
+    const double blocks = widens ? static_cast<double>(c.block_n) / kReorderedRows * c.block_k / kReorderedColumns : 0;
+    if (widens)
+      return cost.widened_step + std::max(all, cost.widened_block * blocks * (1 + cost.widened_alone / c.consumers));
     const double between = cost.step + (c.in_flight == 0 ? cost.drained_step + promoted : 0);
     if (pingpong(c)) return all + between + cost.turn;
     // With in_flight=1 a consumer promotes one part while wgmma makes the next.
@@ -172,10 +181,10 @@ struct Model {
     for (const int size : m_sizes) {
       const double of_m = sums_rows ? m : size, of_k = sums_rows ? size : k;
       const double rows = tile_rows(size);
-      const double rounds = rows * columns / processors, once = (of_m + n) * of_k * in_bytes;
+      const double rounds = rows * columns / processors, once = of_k * (of_m * in_bytes + n * w_bytes);
       if (rounds <= 1 || once <= cached) continue;
       const auto [high, wide] = walk(rows, columns);
-      const double loaded = rounds * (high * c.block_m + wide * c.block_n) * of_k * in_bytes;
+      const double loaded = rounds * (high * c.block_m * in_bytes + wide * c.block_n * w_bytes) * of_k;
       sum += std::max(0.0, loaded - once) * (1 - cached / once);
     }
     const double in_dw = c.tiles == TileOrder::dynamic ? cost.refetched_dynamic_dw : cost.refetched_dw;

@@ -26,6 +26,7 @@ constexpr Peaks kAssumed = {.flops = 989e12, .bandwidth = 4.8e12};  // of a devi
 int sums_without_spills(const Knobs& c, const KernelProblem& p, bool adds_fp16) {
   const bool three = c.consumers == 3, first = c.gather == Gather::first, boxes = c.tma_store == TmaStore::boxes;
   const bool shares = shares_last_round(c), busy_producer = copies_rows(c) || first;
+  if (p.w_in_registers()) return c.consumers == 4 ? 32 : three ? 80 : 160;
   if (c.split > 1) return !c.swap ? 48 : three ? 64 : 96;
   if (p.makes_gates) return three ? 72 : c.in_flight > 0 && shares ? 96 : 128;
   if (p.promotes && three) return busy_producer || shares || c.hold > 0 || (boxes && !c.swap) ? 112 : 128;
@@ -57,8 +58,11 @@ struct Chooser {
   }
 
   void look_at_tiles(Knobs c) {
-    const std::pair<int, Schedule> teams[] = {
-        {2, Schedule::cooperative}, {2, Schedule::pingpong}, {3, Schedule::cooperative}, {1, Schedule::cooperative}};
+    const std::pair<int, Schedule> teams[] = {{2, Schedule::cooperative},
+                                              {2, Schedule::pingpong},
+                                              {3, Schedule::cooperative},
+                                              {1, Schedule::cooperative},
+                                              {4, Schedule::cooperative}};
     const bool few =
         illegal_gates(kDefaultColumns[0], problem.shape).has_value();  // blocks of scales divide the others
     for (const int rows : kDefaultRows)
@@ -125,7 +129,7 @@ void look_at_rows(Chooser& chooser, Knobs c) {
           ? std::vector<std::pair<bool, int>>{{true, 1}, {true, 0}, {false, 1}, {false, 0}}
           : std::vector<std::pair<bool, int>>{{c.swap, c.in_flight}};
   for (const Gather gather : {Gather::tiles, Gather::first})
-    for (const int block_k : {row, 2 * row})
+    for (const int block_k : {row, 2 * row, 4 * row})
       for (const auto& [swap, in_flight] : ways) {
         c.block_k = block_k, c.gather = gather, c.swap = swap, c.in_flight = in_flight;
         c.tma_x = gather == Gather::first || !chooser.of_kernel.permutes_x();
@@ -145,7 +149,9 @@ void look_at_rows(Chooser& chooser, Knobs c) {
                   other.tiles = order, other.pace = pace, other.tma_store = store, other.split = split;
                   other.hold = hold, other.in_flight = in_flight, other.raster = raster, other.group = group;
                   other.mix = mix;
-                  if (mix == 0 || order == TileOrder::dynamic) chooser.look_at(other);
+                  // Held rows take stages from a W that is widened: no winner holds any.
+                  const bool holds_beside_w = hold > 0 && chooser.of_kernel.w_in_registers();
+                  if ((mix == 0 || order == TileOrder::dynamic) && !holds_beside_w) chooser.look_at(other);
                 }
 }
 

@@ -38,11 +38,17 @@ Reason illegal_tile(const Knobs& k, const KernelProblem& p) {
   if (k.block_m < 16 || k.block_m > 256 || k.block_m % 16 != 0) return "block_m must be a multiple of 16 in 16 to 256";
   if (k.block_n < 16 || k.block_n > 256 || k.block_n % 16 != 0) return "block_n must be a multiple of 16 in 16 to 256";
   const int columns = swizzle_columns(p);
-  if (k.block_k != columns && k.block_k != 2 * columns)
+  if (k.block_k != columns && k.block_k != 2 * columns && !(p.w_in_registers() && k.block_k == 4 * columns))
     return fmt::format("block_k must be {} or {}", columns, 2 * columns);
+  if (p.w_in_registers()) {
+    if (!k.swap || !k.tma_w) return "swap and tma_w must be yes for a reordered W: registers are wgmma's M side";
+    if (k.in_flight != 1) return "in_flight must be 1 for a reordered W: it is widened while wgmma works";
+    if (k.cluster == Cluster::m) return "cluster must be none or n for a reordered W: each block copies its own";
+  }
   if (k.stages < 2 || k.stages > kMaxWgmmaStages) return fmt::format("stages must lie in 2 to {}", kMaxWgmmaStages);
   if (k.group < 1 || k.group > kMaxGroup) return fmt::format("group must lie in 1 to {}", kMaxGroup);
-  if (k.consumers < 1 || k.consumers > 3) return "consumers must be 1, 2 or 3";
+  if (k.consumers < 1 || k.consumers > (p.w_in_registers() ? 4 : 3))
+    return p.w_in_registers() ? "consumers must lie in 1 to 4" : "consumers must be 1, 2 or 3";
   if (k.in_flight < 0 || k.in_flight > 1) return "in_flight must be 0 or 1";
   if (pingpong(k) && k.consumers != 2) return "schedule=pingpong needs consumers=2";
   if (m_side(k) % (kGroupRows * warpgroups_a_tile(k)) != 0)
@@ -168,8 +174,12 @@ KernelProblem wgmma_problem(const Knobs& c, const Shape& shape) {
 }
 
 std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, const DeviceInfo& device) {
-  if (auto reason = unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp8}, {Op::fwd, Op::dx, Op::dw}))
+  if (auto reason =
+          unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp8, Dtype::int4, Dtype::uint4, Dtype::e2m1},
+                      {Op::fwd, Op::dx, Op::dw}))
     return reason;
+  if (bits(shape.layer.format.w.dtype) == 4 && !shape.layer.format.w.reordered)
+    return "wgmma reads 4 bits of a reordered W: --weights reordered";
   if (device.compute_capability != 90) return "wgmma needs sm_90a";
   const int64_t k_step = multiplies_fp8(shape.layer.format) ? 16 : 8;
   if (shape.layer.k % k_step != 0 || shape.layer.n % 8 != 0)
@@ -180,8 +190,8 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
     return "wgmma gives Y in fp8 only of all gates before all ups, with n in multiples of 256";
   if (auto reason = illegal_gates(c.block_n, shape)) return reason;
   if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;
-  if (problem.x_memory_bits != problem.x_stage_bits || problem.w_memory_bits != problem.w_stage_bits)
-    return "wgmma reads X and W as they lie in memory; another variant may widen them";
+  if (problem.w_in_registers() && reordered_blocks(shape.layer.k) * kReorderedColumns % c.block_k != 0)
+    return fmt::format("block_k must divide k {}, in blocks of {}", shape.layer.k, kReorderedColumns);
   if (problem.sums_rows() && problem.experts > kMaxSortedExperts)
     return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMaxSortedExperts);
   if (auto reason = illegal_tile(c, problem)) return reason;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/reordered.h"
 #include "workload/product/product_rows.h"
 
 namespace moetune {
@@ -56,6 +57,17 @@ ScaleStrides scale_strides(const Product& product, const Operand& operand) {
   return {.expert = is_ragged(product, operand) ? 0 : ceil_divide(matrix_rows(product, operand), block.rows) * across,
           .row = kind == ScaleKind::tensor ? 0 : across,
           .column = kind == ScaleKind::block ? 1 : 0};
+}
+
+int64_t reordered_block_bytes(const OperandType& type) {
+  if (!type.reordered) return 0;
+  return reordered_bytes(static_cast<int>(type.scales.columns), static_cast<int>(size_bytes(type.scales.dtype)),
+                         type.zero_points);
+}
+
+int64_t reordered_w_bytes(const Product& product) {
+  return experts(product) * reordered_blocks(product.n) * reordered_blocks(product.k) *
+         reordered_block_bytes(product.b.type);
 }
 
 }  // namespace moetune

@@ -22,4 +22,8 @@ ScaleStrides scale_strides(const Product& product, const Operand& operand);
 /// [experts, rows / 2, blocks of columns]. Their values, less 8, are of the same stream as W's.
 int64_t zero_index(const Product& product, const Operand& operand, int64_t expert, int64_t row, int64_t column);
 
+/// Bytes of a block of a W that is reordered (kernels/reordered.h), 0 of others; and of all of it.
+int64_t reordered_block_bytes(const OperandType& type);
+int64_t reordered_w_bytes(const Product& product);
+
 }  // namespace moetune

@@ -10,10 +10,10 @@ namespace {
 
 float stored_with(uint64_t seed, const Operand& operand, Values values, int64_t index, int most = 4) {
   const Dtype dtype = operand.type.dtype;
-  const float spread = values == Values::integer ? 1
-                       : dtype == Dtype::int8    ? kSpreadOfInt8
-                       : bits(dtype) == 4        ? kSpreadOfNibbles
-                                                 : 1;
+  const float spread = values == Values::integer                  ? 1
+                       : dtype == Dtype::int8                     ? kSpreadOfInt8
+                       : bits(dtype) == 4 && dtype != Dtype::e2m1 ? kSpreadOfNibbles
+                                                                  : 1;
   return round_to(dtype,
                   spread * operand_value(values, seed, stream_of(operand.matrix), static_cast<uint64_t>(index), most));
 }

@@ -19,6 +19,7 @@
 #include "gpu/plants.h"
 #include "temporary_folder.h"
 #include "variant/space/space.h"
+#include "variant/unit.h"
 #include "workload/problem.h"
 
 namespace moetune {
@@ -361,11 +362,45 @@ TEST(Compile, MmaAtEveryAlignment) {
   }
 }
 
+// W of 4 bits in registers, for each element, dtype of X and group of a scale: one unit of W at a time and eight, one
+// to four consumers. No spills, no wgmma that is serialised.
+TEST(Compile, WgmmaWidensReorderedW) {
+  Units units("sm_90a");
+  const std::string ways[] = {"block_m=16 block_n=64 block_k=64 stages=4 consumers=1",
+                              "block_m=32 block_n=256 block_k=256 stages=2 consumers=2",
+                              "block_m=96 block_n=192 block_k=128 stages=3 consumers=3",
+                              "block_m=16 block_n=256 block_k=128 stages=3 consumers=4"};
+  size_t next = 0;
+  for (const Format& format : formats()) {
+    if (!format.w.reordered) continue;
+    Shape shape = shape_of(Dtype::bf16, 1536, 2048, {.activation = Activation::silu});
+    shape.layer.format = format;
+    const Candidate candidate =
+        parse_candidate("wgmma " + ways[next++ % std::size(ways)] +
+                        " raster=m group=1 schedule=cooperative swap=yes cluster=none in_flight=1 tma_x=yes "
+                        "tma_store=no tiles=static");
+    EXPECT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt) << format.word;
+    units.add(candidate, shape);
+  }
+  units.expect_compile();
+}
+
+// The pass that reorders W.
+TEST(Compile, Reorder) {
+  for (const Format& format : formats()) {
+    if (!format.w.reordered || format.y.dtype != Dtype::bf16) continue;
+    const std::string unit = reorder_unit(format.w);
+    EXPECT_EQ(compile_units({&unit, 1}, {.arch = "sm_80", .sources = kernel_sources()}).front().result.status,
+              Status::ok)
+        << format.word;
+  }
+}
+
 // W of int8 and of 4 bits, widened to the dtype of X.
 TEST(Compile, SimtWidensW) {
   Units units("sm_80");
   for (const Format& format : formats()) {
-    if (!has_scales(format.w) || multiplies_fp8(format)) continue;
+    if (!has_scales(format.w) || multiplies_fp8(format) || format.w.reordered) continue;
     Shape shape = shape_of(Dtype::bf16, 1536, 2048, {.permute_x = true, .activation = Activation::silu});
     shape.layer.format = format;
     units.add(parse_candidate("simt block_m=16 block_n=64 block_k=16"), shape);

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "kernels/reordered.h"
+#include "variant/unit.h"
 
 namespace moetune {
 namespace {
@@ -22,7 +24,14 @@ unsigned blocks_for(int64_t rows) { return static_cast<unsigned>(std::clamp<int6
 
 std::string unit_of(Dtype dtype, const char* kernels) {
   return fmt::format("#include \"numbers.cuh\"\n\nusing Element = moetune::{};\n\n#include \"service/{}.cuh\"\n",
-                     bits(dtype) == 4 ? "nibbles" : name(dtype), kernels);
+                     element_name(dtype), kernels);
+}
+
+std::unique_ptr<Module> compile_service(const std::string& text, const CompilerOptions& options) {
+  const CompiledUnit compiled = std::move(compile_units({&text, 1}, options).front());
+  if (compiled.cubin.empty())
+    throw Error(Exit::bug, fmt::format("the service kernels don't compile: {}", compiled.result.reason), compiled.log);
+  return std::make_unique<Module>(compiled.cubin);
 }
 
 }  // namespace
@@ -32,16 +41,11 @@ std::string route_unit() {
   return "#include \"service/choose.cuh\"\n#include \"service/route.cuh\"\n#include \"service/sum.cuh\"\n";
 }
 std::string service_unit(Dtype dtype) {
-  return unit_of(dtype, bits(dtype) == 4 ? "operand_kernels" : "service_kernels");
+  return unit_of(dtype, bits(dtype) == 4 || dtype == Dtype::e8m0 ? "operand_kernels" : "service_kernels");
 }
 
-Service::Service(Dtype dtype, const CompilerOptions& options) : dtype_(dtype) {
-  const std::string text = service_unit(dtype);
-  const CompiledUnit compiled = std::move(compile_units({&text, 1}, options).front());
-  if (compiled.cubin.empty())
-    throw Error(Exit::bug, fmt::format("the service kernels don't compile: {}", compiled.result.reason), compiled.log);
-  module_ = std::make_shared<Module>(compiled.cubin);
-}
+Service::Service(Dtype dtype, const CompilerOptions& options)
+    : dtype_(dtype), module_(compile_service(service_unit(dtype), options)) {}
 
 void Service::fill(void* out, int64_t count, Values values, uint64_t seed, int stream_of_values, cudaStream_t stream,
                    int most) const {
@@ -151,6 +155,20 @@ void Service::read_clocks(unsigned long long* out, int sms, cudaStream_t stream)
 
 void Service::read_all(const void* in, int64_t bytes, unsigned* out, cudaStream_t stream) const {
   launch(module_->kernel("read_all"), kManyBlocks, kThreads, stream, in, bytes / 16, out);
+}
+
+void Services::reorder(const OperandType& type, const ReorderedRows& r, cudaStream_t stream) {
+  const std::string text = reorder_unit(type);
+  auto& module = reorder_[text];
+  if (!module) module = compile_service(text, options_);
+  const DeviceBuffer refused(8);
+  set_in_order(refused.data(), 0, 8, stream);
+  const int64_t blocks = r.experts * reordered_blocks(r.n) * reordered_blocks(r.k);
+  launch(module->kernel("reorder"), static_cast<unsigned>(blocks), 128, stream, r.out, r.elements, r.scales, r.zeros,
+         static_cast<long long>(r.n), static_cast<long long>(r.k), r.joins_gates ? 2 : 1, r.interleaved,
+         refused.as<unsigned long long>());
+  require(cudaStreamSynchronize(stream), "cannot reorder W");
+  if (!is_zero(refused)) throw Error(Exit::bug, "a scale of W is too large to be reordered");
 }
 
 const Service& Services::of(Dtype dtype) {

@@ -121,6 +121,16 @@ struct DequantisedRows {
   int64_t row_stride = 0, column_stride = 0;
 };
 
+/// W [experts, n, k] in rows, its scales and zero points, to be reordered: see kernels/service/reorder.cuh.
+struct ReorderedRows {
+  void* out = nullptr;  // [experts, n / 64, k / 64] blocks of reordered_block_bytes
+  const void* elements = nullptr;
+  const void* scales = nullptr;
+  const void* zeros = nullptr;
+  int64_t experts = 0, n = 0, k = 0;
+  bool joins_gates = false, interleaved = false;
+};
+
 /// The text of the service kernels of one dtype; it includes that of finish_unit.
 std::string service_unit(Dtype dtype);
 /// Kernels of the last pass, kernels/service/finish.cuh, alone; and those that choose experts, sort rows by
@@ -181,10 +191,13 @@ class Services {
  public:
   explicit Services(const CompilerOptions& options) : options_(options) {}
   const Service& of(Dtype dtype);
+  /// Throws Exit::bug where a scale can't be stored.
+  void reorder(const OperandType& type, const ReorderedRows& rows, cudaStream_t stream);
 
  private:
   const CompilerOptions& options_;
   std::map<Dtype, std::unique_ptr<Service>> services_;
+  std::map<std::string, std::unique_ptr<Module>> reorder_;  // by unit
 };
 
 }  // namespace moetune
