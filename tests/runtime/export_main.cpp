@@ -99,7 +99,7 @@ int main(int, char** argv) {
   exported.services.route.push_back({"sm_90a", "route.sm_90a.cubin", "route", 32});
   exported.services.finish.emplace_back(Dtype::bf16, CubinFile{"sm_90a", "finish-bf16.sm_90a.cubin", "finish", 32});
   for (const auto& [shape, text] : wanted())
-    for (const char* routing : {"zipf:1.0", "uniform"})
+    for (const char* routing : {"uniform", "zipf:1.0"})
       for (const int64_t tokens : {16, 256}) {
         // Callers pick among the cells of fwd in bf16 with 6 experts; of others one is enough.
         const bool picked =
