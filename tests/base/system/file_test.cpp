@@ -151,18 +151,6 @@ TEST(RequireWritable, RefusesAFileUnderAFile) {
   const fs::path file = folder.write("file", "x");
   EXPECT_EQ(error_of([&] { require_writable(file / "out.json"); }).exit, Exit::request);
 }
-TEST(RequireWritable, RefusesNamesThatLeadNowhere) {
-  const TemporaryFolder folder;
-  fs::create_symlink("b", folder.path() / "a");
-  fs::create_symlink("a", folder.path() / "b");
-  const fs::path link = folder.path() / "a", long_name = folder.path() / std::string(250, 'x');
-  const Caught loop = error_of([&] { require_writable(link); });
-  EXPECT_EQ(loop.exit, Exit::request);
-  EXPECT_EQ(loop.what, link.string() + ": cannot be written: Too many levels of symbolic links");
-  const Caught too_long = error_of([&] { require_writable(long_name); });  // with the end that a temporary has
-  EXPECT_EQ(too_long.exit, Exit::request);
-  EXPECT_EQ(too_long.what, long_name.string() + ": cannot be written: File name too long");
-}
 
 TEST(SameFile, ComparesFilesAndNotNames) {
   const TemporaryFolder folder;

@@ -16,12 +16,6 @@ def test_unwritable_files_are_found_before_tuning(room, option):
     assert room.files() == ["file"]
 
 
-@pytest.mark.parametrize("option", ["-o", "--journal"])
-def test_a_folder_is_no_output(room, option):
-    (room.path / "folder").mkdir()
-    assert "folder: is a folder, expected a file name" in room.error(2, "tune", *TINY, option, "folder")
-
-
 def test_a_read_only_folder(room):
     if os.geteuid() == 0:
         pytest.skip("root may write anywhere")

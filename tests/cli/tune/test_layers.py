@@ -130,13 +130,6 @@ def test_bench_fails_where_a_chain_is_wrong(planted):
     assert "layers" not in planted.json("bench.json")
 
 
-def test_exports_for_programs_have_the_pair(room):
-    layer = another_pair(room)
-    room.ok("export", TABLE, "--format", "runtime", "-o", "runtime.json")
-    cells = room.json("runtime.json")["cells"]
-    assert {cells[layer[part]["cell"]]["knobs"]["block_m"] for part in ("up", "down")} == {40}
-
-
 def test_append_and_resume_measure_the_layer_again(room):
     _, table = tune(room)
     _, again = tune(room, "--resume")
@@ -161,16 +154,3 @@ def test_other_requests_are_refused(room):
     assert "--projection: n and k are the sizes of one projection" in error(layer=[*FFN[:4], "--n", "64", "--k", "64", *FFN[-2:]])
     assert "a shard may hold up of a layer and not its down" in error("--shard", "1/2")
     assert "have no gate" in error(layer=["--model", "nemotron-3-nano-30b", "--projection", "ffn"])
-
-
-def test_a_layer_in_fp8_quantises_in_between(room):
-    _, table = tune(room, "--dtype", "fp8", "--out-dtype", "fp8")
-    assert [entry["cell"]["out_dtype"] for entry in table["entries"]] == ["fp8", "bf16"]
-    assert len(table["layers"]) == 1
-
-
-def test_by_slot_and_other_activations(room):
-    _, table = tune(room, "--by-slot", "--gated", "gelu")
-    assert [entry["id"].rsplit("/", 1)[1] for entry in table["entries"]] == ["permute_x+by_slot+gelu",
-                                                                            "by_slot+topk_weights"]
-    assert len(table["layers"]) == 1

@@ -81,13 +81,6 @@ def test_line_is_gone_at_the_end(run):
     assert all(width(line) <= 80 for line in cells)
 
 
-@pytest.mark.parametrize("columns, env, limit", [(30, {}, 30), (200, {"COLUMNS": "50"}, 50)])
-def test_line_fits_other_widths(planted, columns, env, limit):
-    _, shown, _ = on_terminal(planted, "tune", *CELLS, *FEW, columns=columns, env={**SLOW_TRIALS, **env})
-    lines = frames(shown)
-    assert lines and all(width(line) < limit for line in lines)
-
-
 def test_quiet_shows_no_line(room):
     _, shown, _ = on_terminal(room, "tune", *TINY, *FEW, "-q")
     assert shown == ""

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import CPU, FEW, LAYER, TINY, validate
+from conftest import FEW, LAYER, TINY, validate
 
 SUSTAINED = ["--regime", "sustained"]
 
@@ -56,14 +56,3 @@ def test_lookup_names_the_regime(room):
     assert answer["regime"] == "sustained"
     room.write("lookup.json", answer)
     validate("lookup", room.path / "lookup.json")
-
-
-def test_peers_of_another_regime_are_refused(room):
-    device, = json.loads(room.ok("doctor", *CPU, "--quick", "--format", "json").stdout)["devices"]
-    peers = {"schema": "moetune.peers/1", "tool": {"name": "peers.py", "argv": []}, "regime": "sustained",
-             "environment": {"device": device["device"]["name"], "torch": "2", "cuda": None}, "entries": []}
-    validate("peers", room.path / room.write("peers.json", peers))
-    text = room.error(3, "bench", *TINY, "--peers", "peers.json")
-    name = device["device"]["name"]
-    assert f"--peers: these times are of {name} (sustained), those of this run of {name} (burst)" in text
-    assert "measure both with --regime sustained" in text

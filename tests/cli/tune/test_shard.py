@@ -62,10 +62,8 @@ def test_merged_shards_are_one_runs_table_and_journal(room):
 
 
 @pytest.mark.parametrize("variables, shard, message", [
-    (array(2, 4), "3-of-4", "shard 3/4 by SLURM_ARRAY_TASK_ID (--shard 1/1 for all cells): "),
-    (step(1, 4), "2-of-4", "shard 2/4 by SLURM_PROCID and SLURM_STEP_NUM_TASKS (--shard 1/1"),
-    ({**array(1, 2), **step(1, 2)}, "4-of-4", "shard 4/4 by SLURM_ARRAY_TASK_ID, SLURM_PROCID and SLURM_STEP_NUM_TASKS ("),
-    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}, "1-of-4", "shard 1/4 by OMPI_COMM_WORLD_RANK and "),
+    ({**array(1, 2), **step(1, 2)}, "4-of-4",
+     "shard 4/4 by SLURM_ARRAY_TASK_ID, SLURM_PROCID and SLURM_STEP_NUM_TASKS (--shard 1/1 for all cells): "),
     ({"PMI_RANK": "3", "PMI_SIZE": "4"}, "4-of-4", "shard 4/4 by PMI_RANK and PMI_SIZE ("),
 ])
 def test_the_environment_of_slurm_and_mpi_names_the_shard(room, variables, shard, message):
@@ -77,15 +75,6 @@ def test_the_environment_of_slurm_and_mpi_names_the_shard(room, variables, shard
                                    shard.replace("-of-", "/")).stdout)
     assert [cell["cell"] for cell in by_option["cells"]] == [entry["cell"]
                                                              for entry in room.json(f"table.{shard}.json")["entries"]]
-
-
-def test_shard_1_of_1_and_a_single_task_have_all_cells(room):
-    for variables, more in ((step(1, 4), ["--shard", "1/1"]), (step(0, 1), []), (array(0, 1), []),
-                            ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, [])):  # a batch script, outside of srun
-        result = room.ok("tune", *SWEEP, "--dry-run", "--format", "json", *more, env=variables)
-        plan = json.loads(result.stdout)
-        assert len(plan["cells"]) == 6 and plan["files"]["output"] == "moetune-table.json"
-        assert "shard" not in result.stderr
 
 
 def test_a_shard_without_cells_leaves_an_empty_table(room):

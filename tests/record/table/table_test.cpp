@@ -205,13 +205,6 @@ TEST(TableFile, OneCutAnywhereIsAnErrorThatNamesTheFile) {
   }
 }
 
-TEST(TableFile, AnUnwritablePlaceKeepsTheOldTable) {
-  const Folder folder;
-  write(folder / "t.json", small_table());
-  EXPECT_EQ(error_of([&] { write(folder / "no/t.json", small_table()); }).exit, Exit::machine);
-  EXPECT_EQ(read_table(folder / "t.json", built_in()).entries.size(), 3u);
-}
-
 TEST(TableFile, ChangedBytesAreReadOrRefused) {
   Random random(1);
   for (const TunedTable& whole : {small_table(), sample::chosen_table()}) {
