@@ -23,26 +23,12 @@ Candidate unset_candidate(const VariantPtr& variant) {
   return {.variant = variant, .values = std::vector<int>(variant->knobs.size(), kUnset)};
 }
 
-// Records a value of a knob that the variant lacks, unless it is `today`'s, which is what the variant does.
-void add_retired(Candidate& candidate, const std::string& name, const std::string& value, const RetiredKnob* today) {
-  if (today && today->value == value) return;
-  candidate.retired += fmt::format("{}{}={}", candidate.retired.empty() ? "" : " ", name, value);
-}
-
-const RetiredKnob* find_retired(const Variant& variant, std::string_view name) {
-  for (const RetiredKnob& knob : variant.retired)
-    if (knob.name == name) return &knob;
-  return nullptr;
-}
-
 void set_from_text(Candidate& candidate, std::string_view assignment, const Catalog& catalog) {
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos)
     throw request_error(fmt::format("'{}' in a candidate must be knob=value", assignment));
   const std::string_view name = assignment.substr(0, equals), value = assignment.substr(equals + 1);
   const Variant& variant = *candidate.variant;
-  if (const RetiredKnob* retired = find_retired(variant, name))
-    return add_retired(candidate, retired->name, std::string(value), retired);
   const size_t place = catalog.knob_place(variant, name);
   candidate.values[place] = parse_knob(variant.knobs[place], value);
 }
@@ -59,14 +45,14 @@ std::string value_text(const JsonAt& json) {
   return json.string();
 }
 
-// Knobs that the variant hasn't, or no longer has.
+// Knobs that the variant lacks.
 void read_other_knobs(Candidate& candidate, const JsonAt& json) {
   const Variant& variant = *candidate.variant;
   for (const auto& item : json.value().items()) {
     const std::string& name = item.key();
-    const bool known = name == "variant" || name == "pack" ||
-                       std::ranges::any_of(variant.knobs, [&](const Knob& knob) { return knob.name == name; });
-    if (!known) add_retired(candidate, name, value_text(json[name]), find_retired(variant, name));
+    if (name == "variant" || name == "pack" || contains(variant.knobs, name, &Knob::name)) continue;
+    candidate.unknown_knobs +=
+        fmt::format("{}{}={}", candidate.unknown_knobs.empty() ? "" : " ", name, value_text(json[name]));
   }
 }
 
@@ -116,7 +102,7 @@ std::string_view name_of(const VariantPtr& variant) { return variant ? std::stri
 std::strong_ordering Candidate::operator<=>(const Candidate& other) const {
   if (variant != other.variant)
     if (const auto order = name_of(variant) <=> name_of(other.variant); order != 0) return order;
-  return std::tie(values, retired, foreign) <=> std::tie(other.values, other.retired, other.foreign);
+  return std::tie(values, unknown_knobs, foreign) <=> std::tie(other.values, other.unknown_knobs, other.foreign);
 }
 
 bool same_variant(const Candidate& a, const Candidate& b) { return name_of(a.variant) == name_of(b.variant); }
@@ -177,7 +163,7 @@ std::string difference(const Candidate& candidate, const Candidate& from) {
   std::vector<std::string> words;
   for (const auto& [name, value] : knob_words(candidate))
     if (!contains(before, std::pair(name, value))) words.push_back(fmt::format("{}={}", name, value));
-  if (candidate.retired != from.retired) words.push_back(candidate.retired);
+  if (candidate.unknown_knobs != from.unknown_knobs) words.push_back(candidate.unknown_knobs);
   return fmt::format("{}", fmt::join(words, " "));
 }
 
@@ -208,7 +194,7 @@ Json to_json(const Candidate& candidate) {
     const Knob& knob = variant.knobs[i];
     json[knob.name] = knob.words.empty() ? Json(candidate.values[i]) : Json(knob_text(knob, candidate.values[i]));
   }
-  for (const std::string& assignment : split(candidate.retired, ' '))
+  for (const std::string& assignment : split(candidate.unknown_knobs, ' '))
     if (const size_t equals = assignment.find('='); equals != std::string::npos) {
       const std::string value = assignment.substr(equals + 1);
       json[assignment.substr(0, equals)] = is_number(value) ? Json(std::stoi(value)) : Json(value);

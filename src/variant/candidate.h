@@ -33,19 +33,13 @@ struct Knob {
   int absent = kNeeded;  // its value in texts and files from before there was such a knob, which don't name it
 };
 
-/// A knob that a variant no longer has. Older files may name it.
-struct RetiredKnob {
-  std::string name;
-  std::string value;  // as text: what the variant does today
-};
-
 /// Ordered by the variant's name, then by the other members.
 struct Candidate {
   VariantPtr variant = nullptr;  // null: no candidate
   std::vector<int> values = {};  // of the variant's knobs, in the order of its list
-  // Space-separated knob=value of knobs that no kernel here has: retired ones with another value than today's, and
-  // those of other versions. A candidate with any can't run.
-  std::string retired = {};
+  // Space-separated knob=value of knobs that no kernel here has: those of other versions. A candidate with any can't
+  // run.
+  std::string unknown_knobs = {};
   // Of a pack that is not in the catalog of this run: "pack" and the hash of its manifest, then knobs and their values
   // as text. `values` is empty then and `variant` has a name alone: the candidate can be printed but not run.
   std::vector<std::pair<std::string, std::string>> foreign = {};
@@ -89,8 +83,8 @@ std::string difference(const Candidate& candidate, const Candidate& from);
 Candidate parse_partial_candidate(std::string_view text, const Catalog& catalog);
 
 /// A candidate of a pack carries the hash of its manifest as "pack". It is read back as foreign where the catalog
-/// lacks the pack, or has one of another hash. Knobs that its variant doesn't have are kept in `retired`. Errors name
-/// the place.
+/// lacks the pack, or has one of another hash. Knobs that its variant doesn't have are kept in `unknown_knobs`. Errors
+/// name the place.
 Json to_json(const Candidate& candidate);
 Candidate candidate_from_json(const JsonAt& json, const Catalog& catalog);
 

@@ -77,7 +77,8 @@ std::optional<std::string> no_kernel_of(const Candidate& candidate) {
   if (!candidate.foreign.empty())
     return fmt::format("{} is of a pack with the hash {}, which is not loaded; name its folder with --pack",
                        candidate.variant->name, candidate.foreign.front().second);
-  if (!candidate.retired.empty()) return fmt::format("no kernel here has {}; tune this cell again", candidate.retired);
+  if (!candidate.unknown_knobs.empty())
+    return fmt::format("no kernel here has {}; tune this cell again", candidate.unknown_knobs);
   return std::nullopt;
 }
 

@@ -54,7 +54,6 @@ struct Variant : std::enable_shared_from_this<Variant> {
   DeviceKind device = DeviceKind::cuda;
   std::string summary;
   std::vector<Knob> knobs;
-  std::vector<RetiredKnob> retired = {};
 
   /// Why this candidate can't run, exact, or nothing where it can. The candidate is complete and of this variant.
   std::function<std::optional<std::string>(const Candidate&, const Shape&, const DeviceInfo&)> illegal;

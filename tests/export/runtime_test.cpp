@@ -36,7 +36,7 @@ TEST(Runtime, NamesCellsWithoutAWinner) {
 
 TEST(Runtime, ACandidateThatNoKernelTakesAnyMoreHasNoFile) {
   TunedTable table = sample::small_table();
-  table.entries[0].candidate.retired = "old=1";
+  table.entries[0].candidate.unknown_knobs = "old=1";
   const Json json = runtime_of(table);
   EXPECT_TRUE(json["cells"].begin().value()["file"].is_null());
   EXPECT_TRUE(json["cells"][id(table.entries[1].cell)]["file"].is_string());

@@ -101,24 +101,6 @@ TEST(Candidate, JsonErrorsNameThePlace) {
             "table.json: block_n: expected an integer, found a string");
 }
 
-constexpr const char* kOfWgmma =
-    "wgmma block_m=64 block_n=64 block_k=64 stages=3 raster=m group=4 consumers=1 schedule=cooperative swap=yes "
-    "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
-
-TEST(Candidate, AValueThatAFileHasOfARetiredKnobStays) {
-  Json json = to_json(parse_candidate(kOfWgmma));
-  json["l2_promotion"] = 128;  // what kernels do today
-  EXPECT_EQ(candidate_from_json(JsonAt(json, "x"), built_in()), parse_candidate(kOfWgmma));
-  json["l2_promotion"] = 256;
-  const Candidate candidate = candidate_from_json(JsonAt(json, "x"), built_in());
-  EXPECT_NE(candidate, parse_candidate(kOfWgmma));
-  EXPECT_TRUE(text(candidate).ends_with(" l2_promotion=256"));
-  EXPECT_EQ(parse_candidate(text(candidate)), candidate);
-  EXPECT_EQ(candidate_from_json(JsonAt(to_json(candidate), "x"), built_in()), candidate);
-  EXPECT_EQ(cannot_run(candidate, {}, device_of_arch("sm_90a")),
-            "no kernel here has l2_promotion=256; tune this cell again");
-}
-
 TEST(Candidate, KnobsOfAnotherVersionStay) {
   Json json = to_json(parse_candidate(kText));
   json["newknob"] = 3;

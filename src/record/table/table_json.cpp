@@ -204,7 +204,7 @@ Rival rival_from_json(const JsonAt& json, const Catalog& catalog) {
 }
 
 void require_runnable(const Candidate& candidate, const Shape& shape, const DeviceInfo& device, const JsonAt& json) {
-  if (!candidate.variant || !candidate.retired.empty() || !candidate.foreign.empty()) return;
+  if (!candidate.variant || !candidate.unknown_knobs.empty() || !candidate.foreign.empty()) return;
   if (const auto reason = cannot_run(candidate, shape, device))
     json.fail(fmt::format("the table's own device cannot run it: {}", *reason));
 }

@@ -34,18 +34,6 @@ int knob_value(const Knob& knob, const JsonAt& json) {
   });
 }
 
-// An older space may name a retired knob, if its list has the value that the variant still has.
-void require_knob(const Variant& variant, const std::string& name, const JsonAt& json, const Catalog& catalog) {
-  for (const RetiredKnob& retired : variant.retired) {
-    if (retired.name != name) continue;
-    const JsonAt list = json[name];
-    for (size_t i = 0; i < list.size(); ++i)
-      if (list[i].value() == retired.value || list[i].value().dump() == retired.value) return;
-    list.fail(fmt::format("the only value of {} is {}", name, retired.value), "leave the knob out");
-  }
-  with_place(json, [&](const JsonAt&) { return catalog.knob_place(variant, name); });
-}
-
 // The values of one knob, or the one that it has where the space doesn't name it.
 std::vector<int> knob_values(const Knob& knob, const JsonAt& json) {
   if (knob.absent != kNeeded && !json.has(knob.name)) return {knob.absent};
@@ -54,7 +42,8 @@ std::vector<int> knob_values(const Knob& knob, const JsonAt& json) {
 
 VariantSpace variant_space(const std::string& name, const JsonAt& json, const Catalog& catalog) {
   VariantSpace space{.variant = with_place(json, [&](const JsonAt&) { return catalog.find(name); })};
-  for (const auto& item : json.value().items()) require_knob(*space.variant, item.key(), json, catalog);
+  for (const auto& item : json.value().items())
+    with_place(json, [&](const JsonAt&) { return catalog.knob_place(*space.variant, item.key()); });
   for (const Knob& knob : space.variant->knobs) space.values.emplace_back(knob.name, knob_values(knob, json));
   return space;
 }

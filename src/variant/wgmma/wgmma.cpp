@@ -110,7 +110,6 @@ Variant wgmma_variant(const Constants& constants) {
                            .fallback = std::bind_front(wgmma_default, cost),
                            .seconds = std::bind_front(seconds, cost),
                            .canonical = canonical});
-  variant.retired = {{"l2_promotion", "128"}};
   return variant;
 }
 

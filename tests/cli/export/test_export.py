@@ -186,7 +186,7 @@ def test_runtime_holds_every_cell_of_an_h200_table(room):
         cell = picks["cells"][one["id"]]
         assert rule_pick(picks, cell["asked"], one["cell"]["tokens"], one["figures"]["max_over_mean"]) is cell
         known = {"variant": cell["variant"], **cell["knobs"]}
-        assert {knob: value for knob, value in one["candidate"].items() if knob not in ("l2_promotion", "addressing")}.items() <= known.items()
+        assert {knob: value for knob, value in one["candidate"].items() if knob != "addressing"}.items() <= known.items()
         assert cell["time_us"] == one["measurement"]["median_us"]
         assert cell["file"].startswith("wgmma-") and cell["file"].endswith(".sm_90a.cubin")
     assert len((room.path / "runtime.json").read_bytes()) < source.stat().st_size / 2

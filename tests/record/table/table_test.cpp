@@ -160,16 +160,11 @@ TEST(TableJson, AnUntrustedEntryMayHaveARatioThatContradictsItsTimes) {
 
 TEST(TableJson, ACandidateOfKernelsFromBeforeIsLeftToCheck) {
   TunedTable table = small_table();
-  table.entries[0].candidate.retired = "stream_k=yes";
+  table.entries[0].candidate.unknown_knobs = "stream_k=yes";
   EXPECT_TRUE(cannot_run(table.entries[0].candidate, table.entries[0].cell.shape, table.device).has_value());
   const Json json = to_json(table);
   EXPECT_EQ(json["entries"][0]["candidate"]["stream_k"], "yes");
-  Json older = json;  // of a knob that is retired today
-  const Variant& wgmma = find_variant("wgmma");
-  ASSERT_FALSE(wgmma.retired.empty());
-  older["entries"][0]["candidate"] = to_json(wgmma.fallback(make_problem(table.entries[0].cell), table.device));
-  older["entries"][0]["candidate"][wgmma.retired[0].name] = "another";
-  EXPECT_FALSE(table_from_json(JsonAt(older, "t.json"), built_in()).entries[0].candidate.retired.empty());
+  EXPECT_EQ(reread(table).entries[0].candidate.unknown_knobs, "stream_k=yes");
 }
 
 TEST(TableFile, EveryTableOfTheRepositoryIsRead) {
