@@ -12,8 +12,8 @@ enum class Activation { none, silu, gelu, gpt_oss };
 constexpr double kGptOssSlope = 1.702, kGptOssLimit = 7;
 constexpr double kRootOfHalf = 0.70710678118654752, kInverseRootOf2Pi = 0.39894228040143268;
 
-/// The scale of a quantised result's columns is their largest magnitude, kLeastMost at least, / kMostFp8.
-constexpr float kMostFp8 = 448, kLeastMost = 1e-10f;
+/// The scale of a quantised result's columns is their largest magnitude, kMinLargest at least, / kMaxFp8.
+constexpr float kMaxFp8 = 448, kMinLargest = 1e-10f;
 
 /// What fills an operand, its scales or the top-k weights, each value from 32 bits of a hash.
 ///   integers        (bits >> 8) % (2 * most + 1) - most: in [-most, most], so that products sum exactly in fp32

@@ -23,7 +23,7 @@ struct QuantisedRow {
     *reinterpret_cast<Bytes*>(static_cast<char*>(args.y) + row * y_columns<Config>(args) + column + at) = bytes;
   }
   __forceinline__ void store_scale(float most) const {
-    args.y_scales[row * args.y_scale_row + column / kScaleBlock * args.y_scale_step] = most * (1 / kMostFp8);
+    args.y_scales[row * args.y_scale_row + column / kScaleBlock * args.y_scale_step] = most * (1 / kMaxFp8);
   }
 };
 
@@ -32,10 +32,10 @@ struct QuantisedRow {
 template <int threads, int warps, class Room, class RowAt>
 __forceinline__ void find_scales(Room& room, int thread, int rows, const RowAt& row_at) {
   for (int r = thread; r < rows; r += threads) {
-    float most = kLeastMost;
+    float most = kMinLargest;
 #pragma unroll
     for (int w = 0; w < warps; ++w) most = fmaxf(most, room.most[w][r]);
-    room.factor[r] = __fdividef(kMostFp8, most);
+    room.factor[r] = __fdividef(kMaxFp8, most);
     row_at(r).store_scale(most);
   }
 }

@@ -1,4 +1,4 @@
-# Writes OUT, which tells version, commit and whether the tree had changes; touches it only when that differs.
+# Writes OUT, which has the version, the commit and whether the tree had changes; touches it only when that differs.
 execute_process(COMMAND git rev-parse --short=12 HEAD WORKING_DIRECTORY ${ROOT}
                 OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 execute_process(COMMAND git status --porcelain --untracked-files=no WORKING_DIRECTORY ${ROOT}

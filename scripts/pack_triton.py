@@ -642,7 +642,7 @@ def validated(folder, name):
     return 1 if result.returncode else 0
 
 
-def foretold(arguments, description, tasks):
+def is_refused(arguments, description, tasks):
     """What moetune validate says of the pack before its kernels are compiled."""
     binary = {"entry": "kernel", "threads": 128, "shared_bytes": 0, "cluster": 1, "scratch_bytes": 0, "trailing": []}
     with tempfile.TemporaryDirectory() as path:
@@ -1009,7 +1009,7 @@ def main(argv):
         take_candidates(parser, description, arguments.candidates)
     begin = time.monotonic()
     tasks, large = tasks_of(arguments, description)
-    if foretold(arguments, description, tasks):
+    if is_refused(arguments, description, tasks):
         return 2
     try:
         arguments.output.mkdir(parents=True, exist_ok=True)

@@ -80,7 +80,7 @@ FP8_SPACE = (
 
 # As kernels have them: kernels/formulas.h.
 GPT_OSS_SLOPE, GPT_OSS_LIMIT = 1.702, 7
-MOST_FP8, LEAST_MOST = 448, 1e-10
+MAX_FP8, MIN_LARGEST = 448, 1e-10
 
 
 def _gpt_oss(torch, gate, up):
@@ -449,7 +449,7 @@ class Problem:
         if not self.quantised:
             return self.activated(product)
         blocks = self.activated(product.float()).reshape(*product.shape[:-1], -1, SCALE_BLOCK)
-        scales = blocks.abs().amax(-1, keepdim=True).clamp(min=LEAST_MOST) / MOST_FP8
+        scales = blocks.abs().amax(-1, keepdim=True).clamp(min=MIN_LARGEST) / MAX_FP8
         return (blocks / scales).to(self.torch.float8_e4m3fn).reshape(*product.shape[:-1], -1), scales[..., 0]
 
     def dequantised(self, result):

@@ -303,7 +303,7 @@ def measure_peer(p, peer, options):
 
 
 def measure_cell(torch, entry, peers, options, keep):
-    """Measures every peer on one cell; one that fails is told and left out."""
+    """Measures every peer on one cell; one that fails is reported and left out."""
     if entry["cell"].get("bias"):
         return tell("  left out: no peer adds a bias")
     problem = Problem(torch, entry, options.device)

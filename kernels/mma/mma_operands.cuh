@@ -19,7 +19,7 @@ struct MmaOperand {
   static constexpr int threads = 32 * knobs.warps, stage_bytes = block * block_k * element_bytes;
   static constexpr RowOrder order = is_x ? Config::problem.x_rows : Config::problem.w_rows;
   static constexpr bool is_gathered = order != RowOrder::in_place;
-  // Rows of W that make joined columns are counted one by one too.
+  // Rows of W that make combined columns are counted one by one too.
   static constexpr bool is_combined = !is_x && Config::Function::columns_per_output > 1,
                         by_number = is_gathered || is_combined;
   static constexpr int load_bytes = is_x ? Config::problem.x_load_bytes : Config::problem.w_load_bytes;

@@ -109,7 +109,7 @@ __device__ __forceinline__ void compare_quantised(const fp8* d, const float* sca
       const float most = __int_as_float(0x7f800000), difference = is_nan(got) ? most : fabsf(got - exact);
       const int exponent = static_cast<int>(__float_as_uint(fabsf(exact / scale)) >> 23) - 127;
       const float ulp = __int_as_float((max(exponent, -6) - 3 + 127) << 23) * scale;
-      const float ulps = fmaxf(difference - noise * kMostFp8 * scale, 0) / ulp;
+      const float ulps = fmaxf(difference - noise * kMaxFp8 * scale, 0) / ulp;
       if (!(ulps <= kUlpsBesideTie)) ++mismatches, first = min(first, static_cast<unsigned long long>(row * n + j));
       error += static_cast<double>(difference) * difference;
       rounding += static_cast<double>(want - exact) * (want - exact);

@@ -78,7 +78,7 @@ __device__ __forceinline__ void quantise_rows(fp8* out, float* scales, const In*
   const int lane = threadIdx.x % 32;
   for (long long i = blockIdx.x * warps + threadIdx.x / 32; i < rows * blocks; i += gridDim.x * warps) {
     const long long row = i / blocks, block = i % blocks, target = to ? to[row] : row;
-    float value[count] = {}, most = kLeastMost;
+    float value[count] = {}, most = kMinLargest;
     for (int j = 0; j < count; ++j) {
       const long long column = block * kScaleBlock + j * 32 + lane;
       if (column >= columns) break;
@@ -87,7 +87,7 @@ __device__ __forceinline__ void quantise_rows(fp8* out, float* scales, const In*
       most = fmaxf(most, fabsf(value[j]));
     }
     for (int step = 16; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
-    const float scale = most / kMostFp8;
+    const float scale = most / kMaxFp8;
     if (lane == 0) scales[target * blocks + block] = scale;
     for (int j = 0; j < count; ++j)
       if (const long long column = block * kScaleBlock + j * 32 + lane; column < columns)

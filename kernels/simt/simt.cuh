@@ -70,13 +70,13 @@ __forceinline__ void find_scales(const float (&sum)[4][4], float (&scale)[4]) {
   __shared__ float most[2][Config::knobs.block_m];
   const int warp = threadIdx.x / 32, first = warp / 2 * 4;
   for (int i = 0; i < 4; ++i) {
-    float largest = kLeastMost;
+    float largest = kMinLargest;
     for (int j = 0; j < 4; j += 2) largest = fmaxf(largest, fabsf(Config::Function::value(&sum[i][j], {})));
     for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
     if (threadIdx.x % 32 == 0) most[warp % 2][first + i] = largest;
   }
   __syncthreads();
-  for (int i = 0; i < 4; ++i) scale[i] = fmaxf(most[0][first + i], most[1][first + i]) / kMostFp8;
+  for (int i = 0; i < 4; ++i) scale[i] = fmaxf(most[0][first + i], most[1][first + i]) / kMaxFp8;
 }
 
 template <class Config>

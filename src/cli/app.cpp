@@ -36,7 +36,7 @@ std::vector<Command> all_commands() {
 }
 
 int fail(const Terminal& terminal, Exit exit, const std::string& what, const std::string& hint) {
-  tell_error(terminal, what, hint);
+  print_error(terminal, what, hint);
   return static_cast<int>(exit);
 }
 

@@ -37,7 +37,7 @@ struct CellRun {
   Clock::time_point begin = Clock::now();
 };
 
-/// Adds a trial, or replaces the one of the same candidate that had fewer blocks, and tells the strategy.
+/// Adds a trial, or replaces the one of the same candidate that had fewer blocks, and gives it to the strategy.
 void keep(CellRun& state, Trial trial);
 
 /// Takes over trials of the resumed run, and of lost devices, that this run would repeat. Of a candidate's trials the

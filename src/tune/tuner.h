@@ -74,7 +74,7 @@ int64_t drawn_candidates(const TuneRequest& request);
 /// `stop` becomes true or the budget is spent. Faults of candidates are trials; faults of the machine throw. The
 /// default candidate is always tried first; the winner is never one that the default beats.
 ///
-/// Several devices are of one model, or workers that take turns on one, each in a thread of its own: whichever is free
+/// Several devices are of one model, or workers that take turns on one, each in its own thread: whichever is free
 /// takes the next cell. Entries come in the order of the request's cells, whoever tuned them; events, journal and
 /// `after_cell` are called by one thread at a time. A device whose worker cannot go on (an Error of Exit::machine) is
 /// retired with a note and another goes on with its cell, with the trials it has made; when the last one is lost, its

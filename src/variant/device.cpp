@@ -91,9 +91,11 @@ constexpr DataSheet kDataSheets[] = {
 
 // Whether `part` stands in `name` as whole words: an A1000 is no A100.
 bool names(std::string_view name, std::string_view part) {
-  const auto joins = [&](size_t at) { return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at])); };
+  const auto is_word = [&](size_t at) {
+    return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at]));
+  };
   for (size_t at = name.find(part); at != std::string_view::npos; at = name.find(part, at + 1))
-    if ((at == 0 || !joins(at - 1)) && !joins(at + part.size())) return true;
+    if ((at == 0 || !is_word(at - 1)) && !is_word(at + part.size())) return true;
   return false;
 }
 

@@ -125,7 +125,7 @@ KernelProblem kernel_problem(const Shape& shape, bool makes_gates) {
           .y_bits = bits_of(p.d.type.dtype),
           .scales_at_end = has_scales(p.a.type) && p.a.type.scales.kind != ScaleKind::block,
           .promotes = p.sums == Sums::promoted,
-          .columns_per_output = static_cast<int>(joined_columns(p)),
+          .columns_per_output = static_cast<int>(columns_per_output(p)),
           .weight_bytes = p.weighting == Weighting::result || p.gate_gradient ? 4 : 2,
           .weighs_x = p.weighting == Weighting::a,
           .weighs_y = weights_result(p),
@@ -171,14 +171,14 @@ std::optional<std::string> unsupported(std::string_view variant, const Shape& sh
   if (!contains(dtypes, shape.layer.format.w.dtype))
     return fmt::format("{} does not support {}{}", variant, shape.layer.format.dtype,
                        is_quantised(shape.layer.format) ? ": packs of other programs' kernels may" : "");
-  if (joins_gates(shape) && variant != "cpu" && shape.layer.n % 16 != 0)
+  if (combines_gates(shape) && variant != "cpu" && shape.layer.n % 16 != 0)
     return fmt::format("{} needs n in multiples of 16 for gates: gate and up rows of W alternate in groups of 8",
                        variant);
   return std::nullopt;
 }
 
 std::optional<std::string> illegal_gates(int block_n, const Shape& shape) {
-  if (!joins_gates(shape) || shape.layer.format.scales != ScaleKind::block) return std::nullopt;
+  if (!combines_gates(shape) || shape.layer.format.scales != ScaleKind::block) return std::nullopt;
   const int rows = shape.fusion.interleaved ? block_n : block_n / 2;  // of W, in a row
   if (kScaleBlock % rows == 0 && (shape.fusion.interleaved || shape.layer.n / 2 % rows == 0)) return std::nullopt;
   return fmt::format("block_n must be smaller, or a power of two: a tile's {} must lie in one block of scales",

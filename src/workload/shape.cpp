@@ -30,7 +30,7 @@ void require_format(const Shape& shape) {
     throw request_error(fmt::format("k {} is not a multiple of {}, the group of a scale", layer.k, group));
   if (format.w.zero_points && layer.n % 2 != 0)
     throw request_error(fmt::format("n {} is odd, and the zero points of two rows of W share a byte", layer.n));
-  if (has_scales(format.y) && (!joins_gates(shape) || shape.fusion.bias))
+  if (has_scales(format.y) && (!combines_gates(shape) || shape.fusion.bias))
     throw request_error(fmt::format("Y cannot be fp8 {}", shape.fusion.bias ? "with a bias" : "without an activation"),
                         "it belongs to fwd of up with --gated and without --bias: its rows are what down reads");
 }
@@ -54,8 +54,8 @@ void require_valid_gate(const Shape& shape) {
   if (fusion.bias && op != Op::fwd) throw request_error(fmt::format("{} has no bias", name(op)), "bias belongs to fwd");
   if (fusion.interleaved && !is_gated(fusion))
     throw request_error("interleaved needs an activation",
-                        "with --gated, it is an order of W's rows: gate and up by turns");
-  if (fusion.store_h && (!joins_gates(shape) || fusion.by_slot || is_quantised(layer.format)))
+                        "with --gated, it is an order of W's rows: gate and up alternate");
+  if (fusion.store_h && (!combines_gates(shape) || fusion.by_slot || is_quantised(layer.format)))
     throw request_error("store_h belongs to fwd of up with --gated, in bf16, fp16 or fp32 and without --by-slot",
                         "leave out --store-h unless you need gradients");
   if (!is_gated(fusion)) return;
@@ -136,7 +136,7 @@ void require_valid(const Shape& shape) {
     throw request_error(
         fmt::format("sum_slots of {} needs permute_y{}", name(shape.op), shape.op == Op::dx ? " or permute_x" : ""),
         "it belongs to a layer that sums its slots: Y and dY by token with permute_y, dX with permute_x");
-  if (shape.fusion.sum_slots && (shape.fusion.bias || joins_gates(shape)))
+  if (shape.fusion.sum_slots && (shape.fusion.bias || combines_gates(shape)))
     throw request_error(
         fmt::format("sum_slots and {} exclude each other", shape.fusion.bias ? "bias" : "an activation of fwd"),
         "leave out sum_slots and add the slots apart");

@@ -75,7 +75,7 @@ struct Layer {
 /// gpt_oss      both sums, in fp32     and up, of H and dX, in fp32;
 ///              before one rounding    X = act(gate) * up of H again
 /// interleaved  rows of W: gate and    -                              -
-///              up by turns, not all
+///              up alternate, not all
 ///              gates first
 /// store_h      H too: both sums,      -                              -
 ///              each rounded
@@ -152,8 +152,8 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-/// Whether its kernel joins columns of gates and ups.
-inline bool joins_gates(const Shape& shape) { return is_gated(shape.fusion) && shape.op == Op::fwd; }
+/// Whether its kernel combines columns of gates and ups.
+inline bool combines_gates(const Shape& shape) { return is_gated(shape.fusion) && shape.op == Op::fwd; }
 
 /// The most experts that a layer or a recording may have.
 inline constexpr int64_t kMaxExperts = int64_t{1} << 16;

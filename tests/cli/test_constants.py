@@ -50,7 +50,7 @@ def functions(file, *names):
 
 @pytest.mark.parametrize("file,prefix,names", [
     ("src/runtime/moetune_torch.py", "_", ["GPT_OSS_SLOPE", "GPT_OSS_LIMIT"]),
-    ("scripts/peer_libraries.py", "", ["GPT_OSS_SLOPE", "GPT_OSS_LIMIT", "MOST_FP8", "LEAST_MOST"]),
+    ("scripts/peer_libraries.py", "", ["GPT_OSS_SLOPE", "GPT_OSS_LIMIT", "MAX_FP8", "MIN_LARGEST"]),
 ])
 def test_constants_are_those_of_kernels(file, prefix, names):
     header = (SOURCE / "kernels/formulas.h").read_text()

@@ -365,7 +365,7 @@ TEST(Fp8, IntegersShowSumsThatAreNotPromoted) {
   cell.tokens = 32;
   cell.routing = parse_routing("uniform");
   Product p = product_of(make_problem(cell));
-  EXPECT_EQ(most_integer(p, p.a), 16);
+  EXPECT_EQ(max_integer(p, p.a), 16);
   const auto values_of = [&](const Operand& operand) {
     std::vector<double> values;
     for (int64_t i = 0; i < operand.rows * p.k; ++i)
@@ -388,11 +388,11 @@ TEST(Fp8, IntegersShowSumsThatAreNotPromoted) {
   EXPECT_EQ(mismatches(128), 0);
   EXPECT_GT(mismatches(7168), 4);
   p.sums = Sums::fast;  // which must not be called wrong
-  EXPECT_EQ(most_integer(p, p.a), 4);
+  EXPECT_EQ(max_integer(p, p.a), 4);
   EXPECT_EQ(mismatches(7168), 0);
   p.sums = Sums::promoted, p.d.type = plain_type(Dtype::fp16);
-  EXPECT_EQ(most_integer(p, p.b), 4);
-  EXPECT_EQ(most_integer(product(), product().a), 4);
+  EXPECT_EQ(max_integer(p, p.b), 4);
+  EXPECT_EQ(max_integer(product(), product().a), 4);
 }
 
 // W of 4 bits: rounded to X's dtype with its scale and zero point, each of which lies once.
@@ -515,9 +515,9 @@ TEST(Product, OfGatesHasHalfAsManyColumns) {
   const Product p = product(Op::fwd, {.permute_x = true, .activation = Activation::silu, .bias = true});
   EXPECT_EQ(p.n, plain.n);
   EXPECT_EQ(p.d.columns, plain.d.columns / 2);
-  EXPECT_EQ(joined(p, 2).gate, 2);
-  EXPECT_EQ(joined(p, 2).up, 2 + p.n / 2);
-  EXPECT_EQ(joined(product(Op::fwd, {.activation = Activation::silu, .interleaved = true}), 2).up, 5);
+  EXPECT_EQ(gate_pair(p, 2).gate, 2);
+  EXPECT_EQ(gate_pair(p, 2).up, 2 + p.n / 2);
+  EXPECT_EQ(gate_pair(product(Op::fwd, {.activation = Activation::silu, .interleaved = true}), 2).up, 5);
   EXPECT_EQ(flops(p), flops(plain));
   EXPECT_EQ(bytes(plain) - bytes(p), static_cast<double>(6 * p.n - 2 * p.bias->rows * p.n));
   EXPECT_EQ(without_finish(p), plain);

@@ -39,11 +39,11 @@ struct QuantisedRows {
       });
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float most = kLeastMost;
+        float most = kMinLargest;
 #pragma unroll
         for (int i = 0; i < columns / 4; ++i) most = fmaxf(most, fabsf(y[half][i]));
         for (int step = 1; step < 4; step *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, step));
-        const float factor = __fdividef(kMostFp8, most);
+        const float factor = __fdividef(kMaxFp8, most);
         const int r = first + lane / 4 + half * 8;
         const bool inside = r < tile.rows;
         const auto row = quantised_row<Block>(group.block.args, tile, targets, inside ? r : first);

@@ -92,8 +92,7 @@ struct Result {
 };
 
 /// is_wrong(row of the reference, value there, element of the result, its scale, tally) for every element that must be
-/// written. Of
-/// the reference, elements of `dtype`. Others must be unwritten.
+/// written; the others must be unwritten. `wanted` has elements of `dtype`.
 template <class IsWrong>
 Tally scan(const Result& result, Dtype dtype, const std::byte* wanted, ThreadPool& pool, IsWrong&& is_wrong) {
   constexpr int64_t kPiece = 16;
@@ -255,7 +254,7 @@ Verdict compare_close(const Result& result, const Buffer& wanted, ThreadPool& po
       // An ulp of what is rounded, down to subnormals. Sums are as far off as the largest that shares the scale.
       ulp = std::max(unit * power_below(std::abs(right / scale)), kLeastFp8) * static_cast<double>(scale);
       const double of_sums = std::ldexp(limit - kUlpsOneRounding, -significand_bits(operand.type.dtype));
-      limit = kUlpsBesideTie + of_sums * kMostFp8 * static_cast<double>(scale) / ulp;
+      limit = kUlpsBesideTie + of_sums * kMaxFp8 * static_cast<double>(scale) / ulp;
     }
     const double ulps = error == 0 ? 0 : std::abs(error) / ulp;
     found.error += error * error;

@@ -242,14 +242,14 @@ void quantise(const Product& product, const Matrices& matrices, int64_t expert, 
   float* scale = matrices.d_scales + scale_index(product, product.d, expert, row, 0);
   for (int64_t first = 0; first < columns; first += block, ++scale) {
     const auto end = values.begin() + std::min(first + block, columns);
-    float most = kLeastMost;
+    float most = kMinLargest;
     for (auto value = values.begin() + first; value < end; ++value) most = std::max(most, std::abs(*value));
-    *scale = most / kMostFp8;
+    *scale = most / kMaxFp8;
     for (auto value = values.begin() + first; value < end; ++value) *value /= *scale;
   }
 }
 
-/// D's rows from sums with their bias, gates and ups joined. Changes the sums.
+/// D's rows from sums with their bias, gates and ups combined. Changes the sums.
 void finish_rows(const Product& product, const Matrices& matrices, float* sums, int threads, ThreadPool& pool) {
   pool.for_each(threads, routed_rows(product), [&](int, int64_t i) {
     const Place place = place_of(product, product.d, i);
@@ -264,7 +264,7 @@ void finish_rows(const Product& product, const Matrices& matrices, float* sums, 
     std::vector<float> values(row, row + product.d.columns);
     if (product.activation != Activation::none)
       for (int64_t column = 0; column < product.d.columns; ++column) {
-        const auto [gate, up] = joined(product, column);
+        const auto [gate, up] = gate_pair(product, column);
         values[static_cast<size_t>(column)] = static_cast<float>(
             activate(product.activation, static_cast<double>(row[gate]), static_cast<double>(row[up])));
       }

@@ -100,20 +100,20 @@ Dot dot(const std::vector<float>& x, const double* sums) {
 }
 
 /// A gate and an up of H, and where they stand in their row.
-struct Joint {
+struct GateValues {
   double gate, up;
-  JoinedColumns at;
+  GatePair at;
 };
-std::vector<Joint> joints_of(const Product& product, const Matrices& matrices, int64_t expert, int64_t row) {
+std::vector<GateValues> gates_of(const Product& product, const Matrices& matrices, int64_t expert, int64_t row) {
   std::vector<float> h(static_cast<size_t>(2 * product.n));
   Input{product, product.gate_gradient->h, matrices.h}.unpack(expert, row, 0, 2 * product.n, h.data());
-  std::vector<Joint> joints;
+  std::vector<GateValues> gates;
   for (int64_t column = 0; column < product.n; ++column) {
-    const JoinedColumns at = pair_at(product.interleaved, product.n, column);
+    const GatePair at = pair_at(product.interleaved, product.n, column);
     const auto value = [&](int64_t of) { return static_cast<double>(h[static_cast<size_t>(of)]); };
-    joints.push_back({value(at.gate), value(at.up), at});
+    gates.push_back({value(at.gate), value(at.up), at});
   }
-  return joints;
+  return gates;
 }
 
 /// A reference whose D has elements of `dtype`: finish(sum, weight of its row, what is in D before) gives an element.
@@ -132,10 +132,10 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
     const int64_t width = product.d.type.scales.columns, blocks = (n + width - 1) / width;
     for (int64_t block = 0; block < blocks; ++block) {
       const std::span of(values.begin() + block * width, values.begin() + std::min(n, (block + 1) * width));
-      float most = kLeastMost;
+      float most = kMinLargest;
       for (const float value : of) most = std::max(most, std::abs(value));
-      result.d_scales.as<float>()[row * blocks + block] = most / kMostFp8;
-      for (float& value : of) value = dtype == Dtype::fp32 ? value : value / (most / kMostFp8);
+      result.d_scales.as<float>()[row * blocks + block] = most / kMaxFp8;
+      for (float& value : of) value = dtype == Dtype::fp32 ? value : value / (most / kMaxFp8);
     }
   };
   const auto put = [&](int64_t row, std::vector<float> values) {
@@ -147,11 +147,11 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
   for_rows(product, matrices, pool, [&](int64_t expert, int64_t row, int64_t in_order, const double* sums) {
     const auto slot = [&] { return product.gather_indices[static_cast<size_t>(in_order)]; };
     std::vector<float> x(static_cast<size_t>(product.n));
-    std::vector<Joint> joints;
+    std::vector<GateValues> gates;
     if (gate) {
-      joints = joints_of(product, matrices, expert, row);
+      gates = gates_of(product, matrices, expert, row);
       for (size_t i = 0; i < x.size(); ++i)
-        x[i] = static_cast<float>(activate(product.activation, joints[i].gate, joints[i].up));
+        x[i] = static_cast<float>(activate(product.activation, gates[i].gate, gates[i].up));
       from_floats(dtype, x.data(), product.n, result.second.data() + in_order * product.n * size_bytes(dtype));
       for (float& one : x) one = round_to(gate->x.type.dtype, one);
     } else if (product.weight_gradient) {
@@ -182,14 +182,14 @@ Reference reference(const Product& product, const Matrices& matrices, Dtype dtyp
       for (int64_t column = 0; column < product.n; ++column) h.push_back(static_cast<float>(sum(column)));
       from_floats(dtype, h.data(), product.n, result.second.data() + in_order * product.n * size_bytes(dtype));
     }
-    for (size_t i = 0; i < joints.size(); ++i) {
-      const Slopes slope = slopes(product.activation, joints[i].gate, joints[i].up);
-      values[static_cast<size_t>(joints[i].at.gate)] = finish(sums[i] * slope.gate, weight, 0);
-      values[static_cast<size_t>(joints[i].at.up)] = finish(sums[i] * slope.up, weight, 0);
+    for (size_t i = 0; i < gates.size(); ++i) {
+      const Slopes slope = slopes(product.activation, gates[i].gate, gates[i].up);
+      values[static_cast<size_t>(gates[i].at.gate)] = finish(sums[i] * slope.gate, weight, 0);
+      values[static_cast<size_t>(gates[i].at.up)] = finish(sums[i] * slope.up, weight, 0);
     }
     for (int64_t column = 0; !gate && column < n; ++column) {
       float& value = values[static_cast<size_t>(column)];
-      const auto [first, second] = joined(product, column);
+      const auto [first, second] = gate_pair(product, column);
       value = finish(
           product.activation == Activation::none ? sum(column) : activate(product.activation, sum(first), sum(second)),
           weight, value);

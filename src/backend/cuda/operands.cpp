@@ -219,7 +219,7 @@ void Operands::fill(Services& services, Values values, int set, cudaStream_t str
                       .experts = experts(product),
                       .n = product.n,
                       .k = product.k,
-                      .joins_gates = joins_gates(product),
+                      .combines_gates = combines_gates(product),
                       .interleaved = product.interleaved},
                      stream);
   const auto place = [&](const Operand& operand, const SetBuffer& scales, const SetBuffer& to,
@@ -253,7 +253,7 @@ void Operands::fill_operand(Services& services, const Operand& operand, Values v
                             cudaStream_t stream) const {
   services.of(operand.type.dtype)
       .fill(buffer.of(set), operand.rows * operand.columns, values, product.seed + static_cast<uint64_t>(set),
-            stream_of(operand.matrix), stream, most_integer(product, operand));
+            stream_of(operand.matrix), stream, max_integer(product, operand));
 }
 
 void Operands::add_slots(Services& services, const float* slot_weights, int set, cudaStream_t stream) const {

@@ -155,7 +155,7 @@ class PackKernel : public Kernel {
 
 }  // namespace
 
-CompileResult told_result(const Pack& pack, const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+CompileResult stated_result(const Pack& pack, const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
   const PackBinary* binary = binary_of(pack, candidate.values, shape);
   const std::string* file = binary ? file_for(pack, binary->files, device.compute_capability) : nullptr;
   if (!file) return {.status = Status::compile_error, .reason = "the pack has no kernel for this device and knobs"};
@@ -181,7 +181,7 @@ std::vector<CompileResult> compile_candidates(
     }
     const Variant& variant = *candidates[i].variant;
     if (variant.pack) {
-      results[i] = told_result(*variant.pack, candidates[i], shape, device);
+      results[i] = stated_result(*variant.pack, candidates[i], shape, device);
     } else {
       units.push_back(variant.unit(candidates[i], shape));
       places.push_back(i);

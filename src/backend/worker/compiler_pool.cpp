@@ -19,8 +19,8 @@ constexpr size_t kMaxLanes = 32;  // each process takes memory for NVRTC
 
 CompilerPool::CompilerPool(const WorkerOptions& options) : options_(options), cancel_(::eventfd(0, EFD_CLOEXEC)) {
   const int threads = options_.backend.compile_threads;
-  most_lanes_ = std::min(
-      kMaxLanes, threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency()));
+  max_lanes_ = std::min(kMaxLanes,
+                        threads > 0 ? static_cast<size_t>(threads) : std::max(1u, std::thread::hardware_concurrency()));
   options_.backend.compile_threads = 1;
   over_ = cancel_.get() < 0;
 }
@@ -45,17 +45,17 @@ void CompilerPool::take_up(const Shape& shape) {
   shape_ = shape;
 }
 
-size_t CompilerPool::half() const { return std::max<size_t>(1, most_lanes_ / 2); }
+size_t CompilerPool::half() const { return std::max<size_t>(1, max_lanes_ / 2); }
 
 void CompilerPool::start_lanes() {
   const size_t jobs = asked_.size() + wanted_.size() + std::min(later_.size(), half());
-  for (size_t free = idle_; free < jobs && lanes_.size() < most_lanes_; ++free) {
+  for (size_t free = idle_; free < jobs && lanes_.size() < max_lanes_; ++free) {
     Lane& lane = lanes_.emplace_back();
     try {
       lane.thread = std::thread([this, &lane] { work(lane); });
     } catch (const std::system_error&) {  // no more threads: those that run do the work
       lanes_.pop_back();
-      most_lanes_ = lanes_.size();
+      max_lanes_ = lanes_.size();
     }
   }
   if (jobs > 0 && lanes_.empty()) over_ = true;

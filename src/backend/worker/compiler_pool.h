@@ -57,7 +57,7 @@ class CompilerPool {
   void give_up();
 
   WorkerOptions options_;
-  size_t most_lanes_;
+  size_t max_lanes_;
   Fd cancel_;  // can be read once the processes must end
 
   std::mutex mutex_;  // guards what follows

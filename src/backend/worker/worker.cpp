@@ -19,8 +19,8 @@ namespace moetune {
 namespace {
 
 // Ignores Ctrl-C, which reaches the whole process group: the parent decides when a worker ends, and a parent that has
-// gone is an error of a write. Asks the system to end
-// the worker when the parent dies, even during a launch. False where the parent has ended already.
+// gone is an error of a write. Asks the system to end the worker when the parent dies, even during a launch. False if
+// the parent has ended already.
 bool follow_parent(int fd) {
   ucred parent{};
   socklen_t size = sizeof parent;

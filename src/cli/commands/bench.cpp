@@ -254,7 +254,7 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
   };
   try {
     for (; done < work.size() && !stop; ++done) {
-      if (!options.quiet) tell(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
+      if (!options.quiet) print_to_stderr(fmt::format("[{}/{}] {}\n", done + 1, work.size(), id(work[done].cell)));
       std::vector<EntrantResult> measured = bench_cell(work[done], usual, *backend, rounds, sample, options, say, stop);
       add_peers(peers, measured);
       for (EntrantResult& result : measured) results.push_back(std::move(result));

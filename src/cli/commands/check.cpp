@@ -340,7 +340,8 @@ Exit run_check(CheckOptions options, const Invocation& invocation) {
   const auto listen = [&](const CellFinding& finding) {
     found.push_back(finding);
     if (!options.quiet)
-      tell(fmt::format("[{}/{}] {}: {}\n", found.size(), cells.size(), finding_id(finding), name(finding.finding)));
+      print_to_stderr(
+          fmt::format("[{}/{}] {}: {}\n", found.size(), cells.size(), finding_id(finding), name(finding.finding)));
   };
   const auto report_all = [&](const CheckResult& result) {
     run.seconds = seconds_since(begin);

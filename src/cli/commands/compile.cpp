@@ -91,7 +91,7 @@ void compile_all(const CompileOptions& options, const std::string& target, std::
   std::vector<ListedKernel*> own;
   for (ListedKernel& kernel : kernels)
     if (const Pack* pack = kernel.candidate.variant->pack.get())
-      kernel.result = told_result(*pack, kernel.candidate, kernel.cell.shape, device_of_arch(target));
+      kernel.result = stated_result(*pack, kernel.candidate, kernel.cell.shape, device_of_arch(target));
     else
       own.push_back(&kernel);
   const std::vector<CompiledUnit> compiled =
@@ -187,7 +187,8 @@ Exit run_compile(const CompileOptions& options, const Invocation& invocation) {
       for (const ListedKernel& kernel : kernels) print(fmt::format("// {}\n{}\n", text(kernel.candidate), kernel.unit));
       continue;
     }
-    if (!options.quiet) tell(fmt::format("compiling {} for {}\n", counted(kernels.size(), "kernel"), target));
+    if (!options.quiet)
+      print_to_stderr(fmt::format("compiling {} for {}\n", counted(kernels.size(), "kernel"), target));
     compile_all(options, target, kernels);
     std::ranges::move(kernels, std::back_inserter(all));
   }

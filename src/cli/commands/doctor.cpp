@@ -37,7 +37,7 @@ Patient examine(const DoctorOptions& options, const std::string& word, const std
   if (options.device.device != "all") require_effect(invocation.given, invocation.terminal, &patient.info);
   device.device = patient.word;
   const DeviceLock held = lock(*backend, device, invocation);
-  tell(fmt::format("measuring {} ({})\n", patient.word, patient.info.name));
+  print_to_stderr(fmt::format("measuring {} ({})\n", patient.word, patient.info.name));
   patient.ceilings = backend->ceilings();
   return patient;
 }

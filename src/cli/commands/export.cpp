@@ -2,10 +2,14 @@
 #include <fmt/ranges.h>
 
 #include "cli/commands/command.h"
-#include "cli/commands/export_kernels.h"
 #include "cli/tables/choosing.h"
 #include "cli/tables/winners.h"
 #include "export/exporter.h"
+#ifdef MOETUNE_HAS_CUDA
+#include "base/system/lock.h"
+#include "export/kernels/collected_kernels.h"
+#include "export/kernels/kernel_folder.h"
+#endif
 #include "export/serving/serving.h"
 #include "record/layer.h"
 
@@ -56,7 +60,7 @@ void write_files(const Export& result, const Content& content, const ExportOptio
       write_kept(paths[i], result.files[i].text, terminal);
     else
       write_atomic(paths[i], result.files[i].text);
-    tell(fmt::format("wrote {}\n", paths[i].string()));
+    print_to_stderr(fmt::format("wrote {}\n", paths[i].string()));
   }
 }
 
@@ -87,7 +91,7 @@ TunedTable with_pairs(const TunedTable& table, const std::optional<JournalConten
   if (!table.choices.empty()) return stay_apart("the table's robust choices are exported");
   if (!journal) return stay_apart("name the journal of the run with --journal");
   std::vector<std::string> notes;
-  TunedTable result = with_joint_winners(table, *journal, shared_knobs(server), notes);
+  TunedTable result = with_paired_winners(table, *journal, shared_knobs(server), notes);
   for (const std::string& sentence : notes) note(terminal, sentence);
   return result;
 }
@@ -152,14 +156,42 @@ Exit deliver(const Job& job, const Content& content, const Export& result) {
   return Exit::yes;
 }
 
+#ifdef MOETUNE_HAS_CUDA
 Exit write_kernels(const Job& job) {
-  return export_kernels(with_layers(job.table),
-                        {.table = job.options.table,
-                         .output = job.options.output,
-                         .archs = arch_names(job.options.archs),
-                         .cache = !job.options.no_cache},
-                        job.catalog, job.terminal);
+  const ExportOptions& options = job.options;
+  const TunedTable table = with_layers(job.table);
+  if (options.output.empty()) throw request_error("an export of kernels is a folder", "give one with -o DIR");
+  if (table.device.kind != DeviceKind::cuda)
+    throw Error(Exit::no, fmt::format("{}: a table of {} has no kernels to export", options.table, table.device.name));
+  CollectedKernels collection = collect_kernels(table, arch_names(options.archs), job.catalog);
+  for (const std::string& sentence : collection.notes) note(job.terminal, sentence);
+  const KernelExport& exported = collection.exported;
+  for (const std::string& target : collection.targets)
+    if (!contains(exported.cells, target, &ServedCell::arch))
+      throw Error(Exit::no, fmt::format("{}: no entry of the table can be exported for {}", options.table, target));
+  if (table.choices.empty())
+    note(job.terminal,
+         "without a hint of skew, programs get the kernel for the most skewed rows: the table has no robust choices, "
+         "which tune --choose makes");
+  const fs::path folder = require_kernel_folder(options.output);
+  if (!is_folder(folder)) require_writable(folder);
+  const OutputLock ours(folder);
+  compile_kernels(collection, table, !options.no_cache);
+  if (exported.of_other_kernels)
+    note(job.terminal, "the times of the table are those of other kernels than this moetune has");
+  write_kernel_folder(folder, kernel_files(collection.exported, table));
+  std::set<std::string> cells;
+  for (const ServedCell& served : exported.cells) cells.insert(id(served.cell));
+  print_to_stderr(fmt::format("wrote {} of {} to {}\n", counted(exported.kernels.size(), "kernel"),
+                              counted(cells.size(), "cell"), options.output));
+  return Exit::yes;
 }
+#else
+Exit write_kernels(const Job&) {
+  throw machine_error("this build of moetune has no CUDA toolkit, so it cannot compile kernels",
+                      "build moetune on a machine with the toolkit");
+}
+#endif
 
 struct Exporter {
   std::string format;  // "vllm"

@@ -53,7 +53,7 @@ bool are_journals(const std::vector<std::string>& files) {
 
 void require_agreement(const MergeOptions& options, const MergeResult& result, bool journals) {
   if (result.conflicts.empty() || !options.prefer.empty()) return;
-  for (const std::string& cell : result.conflicts) tell(fmt::format("conflict: {}\n", cell));
+  for (const std::string& cell : result.conflicts) print_to_stderr(fmt::format("conflict: {}\n", cell));
   throw Error(
       Exit::no,
       fmt::format("the {} differ in {}", journals ? "journals" : "tables", counted(result.conflicts.size(), "cell")),

@@ -73,7 +73,7 @@ Exit run_report(ReportOptions options, const Invocation& invocation) {
   const std::string text = markdown ? report_markdown(input) : report_html(input);
   if (to_standard_output) return print(text), Exit::yes;
   write_atomic(options.output, text);
-  return tell(fmt::format("wrote {}\n", options.output)), Exit::yes;
+  return print_to_stderr(fmt::format("wrote {}\n", options.output)), Exit::yes;
 }
 
 void declare_report(OptionSet& set, ReportOptions& options) {

@@ -188,17 +188,18 @@ fs::path packed(const ServedRun& run, bool fresh, const Terminal& terminal, bool
   words.insert(words.end(),
                {"--kernel-file", run.kernel.file.string(), "-o", partial.string(), "--candidates", list.string()});
   const Clock::time_point begin = Clock::now();
-  if (!quiet) tell(fmt::format("compiling {} kernels of {}\n", plan.kernels, run.kernel.file.string()));
+  if (!quiet) print_to_stderr(fmt::format("compiling {} kernels of {}\n", plan.kernels, run.kernel.file.string()));
   int ticks = 0;
   const std::string text = run_script(words, [&] {
     if (quiet || !terminal.is_terminal || ++ticks % 5 != 0 || !is_there(partial)) return;
-    tell_moving(fmt::format("{}/{} compiled", std::distance(fs::directory_iterator(partial), {}), plan.kernels));
+    print_moving(fmt::format("{}/{} compiled", std::distance(fs::directory_iterator(partial), {}), plan.kernels));
   });
-  if (terminal.is_terminal && !quiet) tell_moving("");
+  if (terminal.is_terminal && !quiet) print_moving("");
   fs::remove_all(place);
   fs::rename(partial, place);
   if (const std::string failed = failures_text(text, run); !failed.empty()) note(terminal, failed);
-  if (!quiet) tell(fmt::format("compiled in {}, kept in {}\n", format_time(seconds_since(begin)), place.string()));
+  if (!quiet)
+    print_to_stderr(fmt::format("compiled in {}, kept in {}\n", format_time(seconds_since(begin)), place.string()));
   return place;
 }
 

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostAtOnce = 8;
+constexpr int64_t kMaxAtOnce = 8;
 constexpr int64_t kUsualAtOnce = 3;
 
 TuneRequest request_of(const TuneOptions& options, const Invocation& invocation) {
@@ -251,7 +251,7 @@ void print_results(const TuneOptions& options, const Invocation& invocation, con
   if (options.format == OutputFormat::text)
     print("\n" + last);
   else if (!options.quiet)
-    tell(last);
+    print_to_stderr(last);
   else if (const std::string noise = noise_sentence(table); !noise.empty())
     warn(invocation.terminal, noise);
 }
@@ -390,7 +390,8 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
       known ? entries_of(*whole.before, whole.asked) : tune_all(options, invocation, request, whole, devices, stop);
   if (whole.asked.empty()) return finish_empty(options, table, invocation.terminal);
   if (table.entries.empty()) {
-    tell(fmt::format("Stopped before anything was measured.\nNext: {}\n", next_command(options, invocation, false)));
+    print_to_stderr(
+        fmt::format("Stopped before anything was measured.\nNext: {}\n", next_command(options, invocation, false)));
     return Exit::interrupted;
   }
   bool complete = table.entries.size() == whole.asked.size(), all_won = true, all_fit = true;
@@ -444,7 +445,7 @@ void declare_tune(OptionSet& set, TuneOptions& options) {
   declare(set, options.device);
   declare(set, options.search, "all; quick for strategies that go through a list");
   set.group("Device");
-  set.number("--at-once", options.at_once, 1, kMostAtOnce,
+  set.number("--at-once", options.at_once, 1, kMaxAtOnce,
              "Tune N cells of a GPU at a time: one is measured while the kernels of the others compile [3]");
   set.group("Search");
   set.value("--strategy", options.strategy, "NAME", "The order of trials (moetune list strategies)", strategy_names);

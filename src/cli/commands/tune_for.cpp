@@ -291,7 +291,7 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
     const fs::path path = run.folder / file.name;
     fs::create_directories(path.parent_path());
     write_kept(path, file.text, invocation.terminal);
-    tell(fmt::format("wrote {}\n", path.string()));
+    print_to_stderr(fmt::format("wrote {}\n", path.string()));
   }
   for (const std::string& sentence : written.notes)  // the table shows what most of them say
     if (options.verbose) note(invocation.terminal, sentence);
@@ -337,7 +337,7 @@ Exit write_served(const ServedRun& run, const TunedTable& whole, const TuneOptio
   if (options.format == OutputFormat::text)
     print("\n" + last);
   else if (!options.quiet)
-    tell(last);
+    print_to_stderr(last);
   return Exit::yes;
 }
 

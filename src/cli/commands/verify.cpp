@@ -261,8 +261,8 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
       });
       name_entrants(one, usual, problem, backend->device());
       if (!options.quiet)
-        tell(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),
-                         counted(one.entrants.size(), "candidate")));
+        print_to_stderr(fmt::format("[{}/{}] {}: {}\n", verdicts.cells + 1, work.size(), id(one.cell),
+                                    counted(one.entrants.size(), "candidate")));
       try {
         backend->load(problem);
         if (!verify_cell(one, problem, *backend, repeat_for / static_cast<double>(work.size()), stop, failed, verdicts))

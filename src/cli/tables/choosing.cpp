@@ -127,7 +127,7 @@ void contest_on(const std::vector<Backend*>& devices, std::string_view what, boo
   if (!quiet) {
     listener.note = [&](const std::string& text) { note(terminal, text); };
     listener.begins = [&](const Cell& cell, size_t contenders) {
-      tell(fmt::format("{}: {}, {}\n", what, id(cell), counted(contenders, "contender")));
+      print_to_stderr(fmt::format("{}: {}, {}\n", what, id(cell), counted(contenders, "contender")));
     };
   }
   for (size_t device = 0;; ++device) try {

@@ -42,8 +42,8 @@ std::string without_commands(std::string safe) {
   return safe;
 }
 
-void tell_sentence(const Terminal& terminal, std::string_view program, Tone tone, std::string_view word,
-                   std::string_view sentence) {
+void print_sentence(const Terminal& terminal, std::string_view program, Tone tone, std::string_view word,
+                    std::string_view sentence) {
   const std::vector<std::string> lines =
       lines_of(fmt::format("{}{} {}", program, word, printable(sentence)), std::max(0, terminal.error_columns - 2));
   std::string text = fmt::format("{}\n", fmt::join(lines, "\n  "));
@@ -70,9 +70,9 @@ void print(std::string_view text) {
     throw machine_error(fmt::format("cannot write to standard output: {}", std::strerror(error)));
 }
 
-void tell(std::string_view text) { write_all(STDERR_FILENO, without_commands(printable(text))); }
+void print_to_stderr(std::string_view text) { write_all(STDERR_FILENO, without_commands(printable(text))); }
 
-void tell_moving(std::string_view line) { write_all(STDERR_FILENO, "\r\033[K" + printable(line)); }
+void print_moving(std::string_view line) { write_all(STDERR_FILENO, "\r\033[K" + printable(line)); }
 
 std::string colored(const Terminal& terminal, Tone tone, std::string_view text) {
   if (!terminal.color) return std::string(text);
@@ -80,17 +80,17 @@ std::string colored(const Terminal& terminal, Tone tone, std::string_view text) 
   return fmt::format("\033[{}m{}\033[0m", kCodes[static_cast<size_t>(tone)], text);
 }
 
-void tell_error(const Terminal& terminal, std::string_view sentence, std::string_view hint) {
-  tell_sentence(terminal, "moetune: ", Tone::error, "error:", sentence);
-  if (!hint.empty()) tell_sentence(terminal, "", Tone::hint, "hint:", hint);
+void print_error(const Terminal& terminal, std::string_view sentence, std::string_view hint) {
+  print_sentence(terminal, "moetune: ", Tone::error, "error:", sentence);
+  if (!hint.empty()) print_sentence(terminal, "", Tone::hint, "hint:", hint);
 }
 
 void warn(const Terminal& terminal, std::string_view sentence) {
-  tell_sentence(terminal, "moetune: ", Tone::warning, "warning:", sentence);
+  print_sentence(terminal, "moetune: ", Tone::warning, "warning:", sentence);
 }
 
 void note(const Terminal& terminal, std::string_view sentence) {
-  tell_sentence(terminal, "moetune: ", Tone::note, "note:", sentence);
+  print_sentence(terminal, "moetune: ", Tone::note, "note:", sentence);
 }
 
 }  // namespace moetune

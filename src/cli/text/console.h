@@ -26,17 +26,17 @@ Terminal look_at_terminal(const std::string& color);
 void print(std::string_view text);
 
 /// Writes to standard error; never fails.
-void tell(std::string_view text);
+void print_to_stderr(std::string_view text);
 
 /// Puts `line` in place of the line that the cursor of standard error stands on; an empty one takes it away.
-void tell_moving(std::string_view line);
+void print_moving(std::string_view line);
 
 enum class Tone { error, warning, hint, note, good };
 /// `text` in the colour of a tone, where the terminal has colours.
 std::string colored(const Terminal& terminal, Tone tone, std::string_view text);
 
 /// "moetune: error: ..." on standard error, and below it "hint: ..." where there is one.
-void tell_error(const Terminal& terminal, std::string_view sentence, std::string_view hint);
+void print_error(const Terminal& terminal, std::string_view sentence, std::string_view hint);
 
 /// "moetune: warning: ..." on standard error.
 void warn(const Terminal& terminal, std::string_view sentence);

@@ -81,7 +81,7 @@ void Progress::on(const Event& event) {
     clear();
     const std::string line = cell_line(*done->entry, device_, under_way_[done->device].cell, state_.cells);
     const int columns = terminal_.is_terminal ? terminal_.columns - 2 : 0;
-    if (!quiet_) tell(fmt::format("{}\n", fmt::join(lines_of(line, columns), "\n  ")));
+    if (!quiet_) print_to_stderr(fmt::format("{}\n", fmt::join(lines_of(line, columns), "\n  ")));
     drawn_ = Clock::now();
     under_way_.erase(done->device);
   } else if (const auto* warning = std::get_if<Note>(&event)) {
@@ -97,14 +97,14 @@ void Progress::draw(bool now) {
   state_.done = state_.planned = 0;
   for (const auto& [device, cell] : under_way_) state_.done += cell.done, state_.planned += cell.planned;
   state_.elapsed = std::chrono::duration<double>(time - begin_).count();
-  if (!terminal_.is_terminal) return tell(progress_line(state_, kLogColumns) + "\n");
+  if (!terminal_.is_terminal) return print_to_stderr(progress_line(state_, kLogColumns) + "\n");
   // One column stays free: a full line would wrap on some terminals.
-  tell_moving(progress_line(state_, terminal_.columns - 1));
+  print_moving(progress_line(state_, terminal_.columns - 1));
   visible_ = true;
 }
 
 void Progress::clear() {
-  if (visible_) tell_moving("");
+  if (visible_) print_moving("");
   visible_ = false;
 }
 

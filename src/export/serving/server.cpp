@@ -37,7 +37,7 @@ std::vector<int64_t> version_of(const fs::path& folder) {
   return numbers;
 }
 
-// Folders in the server's order: that of its own Triton, then those of others, the newest first.
+// Folders in the server's order: its installed Triton's, then those of others, the newest first.
 void sort_folders(const Server& server, std::string_view triton, std::vector<fs::path>& folders) {
   std::ranges::sort(folders);
   std::ranges::stable_sort(folders, std::ranges::greater(), [&](const fs::path& folder) {

@@ -71,10 +71,11 @@ struct Server {
   std::string_view triton;       // that this release's torch requires
 
   // Where it looks for files.
-  std::string_view variable;                   // of the environment: names a folder
-  bool variable_hides_bundled = false;         // that folder replaces its own files, for every layer
-  bool triton_folders = false;                 // files lie in configs/triton_X_Y_Z of a folder
-  std::span<const std::string_view> bundled;   // folders of its own files inside its package, the newest layout first
+  std::string_view variable;            // of the environment: names a folder
+  bool variable_hides_bundled = false;  // that folder replaces its own files, for every layer
+  bool triton_folders = false;          // files lie in configs/triton_X_Y_Z of a folder
+  std::span<const std::string_view>
+      bundled;  // folders of its bundled files inside its package, the newest layout first
   std::string_view command, groups_arguments;  // that serves a model; what it needs for 4 bits
 
   // Names and texts of files.
@@ -140,7 +141,7 @@ std::string serving_text(const ServingRows& rows, bool split_k = false);
 /// Where a server looks for files: folders in its order, or files.
 struct LookUp {
   std::vector<std::filesystem::path> places = {};
-  std::filesystem::path bundled = {};  // the folder of its own files; empty where it was not found
+  std::filesystem::path bundled = {};  // the folder of its bundled files; empty where it was not found
   bool known = false;                  // else the server may have files that were not found
 };
 

@@ -29,8 +29,8 @@ struct ServingRequest {
 /// One file a layer, from up's winners where the server runs both projections with one row; else a second file for
 /// down, whose BLOCK_SIZE_M is up's. A server takes the row of the nearest key. Keys are such that this gives for every
 /// token count what `lookup` gives by tokens, where the counts beside it were tuned or a robust choice covers it, and
-/// what the server would run without the file elsewhere: the row of its own file, or its default. A winner has a row
-/// only if it is faster than that in each cell of its token count, by more than the intervals of their times.
+/// what the server would run without the file elsewhere: the row of the file that it bundles, or its default. A winner
+/// has a row only if it is faster than that in each cell of its token count, by more than the intervals of their times.
 Export export_serving(const Server& server, const TunedTable& table, const ServingRequest& request);
 
 /// Where to put the files so that the server finds them, and none of its others is hidden.
@@ -135,7 +135,7 @@ bool has_pairs(const TunedTable& table);
 /// journal, but never less than the winner's. Ties are dropped there; measurements stay those of each cell's own
 /// winner. Notes say how many pairs have joint winners, and what that costs. Pairs of cells without two such candidates
 /// stay as they are.
-TunedTable with_joint_winners(TunedTable table, const JournalContents& journal, const std::vector<std::string>& shared,
-                              std::vector<std::string>& notes);
+TunedTable with_paired_winners(TunedTable table, const JournalContents& journal, const std::vector<std::string>& shared,
+                               std::vector<std::string>& notes);
 
 }  // namespace moetune

@@ -191,7 +191,7 @@ class Auto final : public Strategy {
   }
 
   // Whether the last candidates brought no gain.
-  bool in_vain(double best) {
+  bool has_stalled(double best) {
     const int64_t tried = std::ssize(known_);
     if (!marked_ || best < *marked_ - std::max(2 * kSmallestGain, noise() / 2)) marked_ = best, tried_then_ = tried;
     return tried >= effort_.fewest && tried - tried_then_ >= effort_.patience;
@@ -209,7 +209,7 @@ class Auto final : public Strategy {
         nears.push_back(look_near(own, best));
     }
     const int64_t room = std::min(kGeneration, effort_.max - tried());
-    const double least = std::max(in_vain(best) ? kModestGain : kSmallestGain, noise() / 4);
+    const double least = std::max(has_stalled(best) ? kModestGain : kSmallestGain, noise() / 4);
     // What was compiled ahead comes first, while it still promises enough.
     for (const Candidate& candidate : likely_)
       if (std::ssize(queue_) < room && take(nears, candidate, least)) queue_.push_back({candidate, kFirstBlocks});

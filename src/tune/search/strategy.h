@@ -57,7 +57,7 @@ struct SearchSetting {
 
 /// "auto" is described at make_auto. "exhaustive" goes through all candidates in order, "random" in a random
 /// order of `seed`, "model" through the 32 that the cost model expects to be the fastest. All but the last ask for
-/// the default first. No strategy asks again for a candidate that it was told, except for more blocks of it.
+/// the default first. No strategy asks again for a candidate that `tell` had, except for more blocks of it.
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const SearchSetting& setting);
 struct StrategyText {
   std::string name, description;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kBoxBytes = 128;  // a row of the 128-byte swizzle
 
-// How much binds what an operator joins: sums least.
+// How tightly an operator binds: sums least.
 int strength(char operation) { return operation == 0 ? 3 : operation == '+' || operation == '-' ? 1 : 2; }
 
 Expression letter(Axis axis) { return axis == Axis::m ? "m" : axis == Axis::n ? "n" : "k"; }
@@ -51,8 +51,8 @@ MapRule matrices(MapRule map, const Expression& count, const Expression& rows) {
   return map;
 }
 
-// Rows of W whose columns of the product are joined (kernels/args.h): [experts, n / 16, gate or up, 8, k].
-MapRule joined_rows(MapRule map, const Product& product) {
+// Rows of W whose columns of the product are combined (kernels/args.h): [experts, n / 16, gate or up, 8, k].
+MapRule combined_rows(MapRule map, const Product& product) {
   const Expression row = map.strides.front(), half = "n" / Expression(2) * row;
   map.sizes.insert(map.sizes.end(), {8, 2, "n" / Expression(16), "experts"});
   map.strides = product.interleaved ? std::vector<Expression>{2 * row, row, 16 * row}
@@ -85,8 +85,8 @@ std::vector<MapRule> maps_of(const LaunchPlan& plan, const Product& product) {
   if (plan.w_box > 0) {
     const MapRule map = map_of(product, "w_map", gathers_b ? "gathered_rows" : "w", b, plan.w_box);
     const bool one = plan.maps > 0;  // blocks move it from expert to expert
-    if (joined_columns(product) > 1)
-      maps.push_back(joined_rows(map, product));
+    if (columns_per_output(product) > 1)
+      maps.push_back(combined_rows(map, product));
     else if (is_k_major(b))
       maps.push_back(matrix(map, one ? w_rows : "w_rows"));
     else if (is_ragged(product, b))
@@ -255,7 +255,7 @@ Expression rows_expression(const Product& product, const Operand& operand) {
 Expression columns_expression(const Product& product, const Operand& operand) {
   const bool pairs = operand.matrix == LayerMatrix::h || operand.matrix == LayerMatrix::dh;
   if (pairs && product.gate_gradient) return 2 * letter(operand.column_axis);
-  const int64_t joined = operand.matrix == product.d.matrix ? joined_columns(product) : 1;
+  const int64_t joined = operand.matrix == product.d.matrix ? columns_per_output(product) : 1;
   return joined == 1 ? letter(operand.column_axis) : letter(operand.column_axis) / Expression(joined);
 }
 

@@ -28,7 +28,7 @@ std::optional<std::string> illegal(const Knobs& c, const Shape& shape, const Dev
   if (device.compute_capability < 75) return "simt needs sm_75 or newer, the oldest that NVRTC compiles for";
   if (c.block_m < 4 || c.block_m % 4 != 0 || c.block_n < 4 || c.block_n % 4 != 0)
     return "block_m and block_n must be multiples of 4: a thread computes 4 x 4 elements";
-  if (joins_gates(shape) && c.block_n % 32 != 0)
+  if (combines_gates(shape) && c.block_n % 32 != 0)
     return "block_n must be a multiple of 32 for gates: a thread has both sums of an element";
   if (auto reason = illegal_quantised(c.block_n, shape)) return reason;
   if (c.block_k < 1 || c.block_k > 64) return "block_k must lie in 1 to 64";

@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-constexpr size_t kRepairs = 3;  // knobs that may change along with one, each in a candidate of its own
+constexpr size_t kRepairs = 3;  // knobs that may change along with one, each in its own candidate
 constexpr int kKicks = 20;      // tries
 constexpr int64_t kAnyDistance = 1000;
 

@@ -144,10 +144,10 @@ bool weights_result(const Product& product) { return weighs_result(product.weigh
 
 bool sums_slots(const Product& product) { return product.d.order == RowOrder::by_token; }
 
-int64_t joined_columns(const Product& product) { return joins_gates(product) ? 2 : 1; }
+int64_t columns_per_output(const Product& product) { return combines_gates(product) ? 2 : 1; }
 
-JoinedColumns joined(const Product& product, int64_t column) {
-  if (!joins_gates(product)) return {column, column};
+GatePair gate_pair(const Product& product, int64_t column) {
+  if (!combines_gates(product)) return {column, column};
   return pair_at(product.interleaved, product.d.columns, column);
 }
 

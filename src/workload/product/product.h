@@ -57,7 +57,7 @@ struct WeightGradient {
 /// dx   dX_e = dY_e W_e     A = dY, B = W, whose rows are steps along K, D = dX
 /// dw   dW_e = dY_e^T X_e   A = dY, B = X, rows of both are steps along K, D = dW; zeros for experts without rows
 ///
-/// N counts columns of the product; D has N / joined_columns.
+/// N counts columns of the product; D has N / columns_per_output.
 struct Product {
   Operand a, b, d;
   int64_t m = 0, n = 0, k = 0;  // extents, the same for every expert; 0 for the ragged axis
@@ -68,9 +68,9 @@ struct Product {
   std::optional<WeightGradient> weight_gradient = {};
   std::optional<GateGradient> gate_gradient = {};
   Activation activation = Activation::none;  // of columns of N, or of H's, by a gate gradient
-  bool interleaved = false;                  // of these: gate and up by turns, not all gates first
+  bool interleaved = false;                  // gate and up alternate, in place of all gates first
   std::optional<Operand> bias = {};          // [experts, N], added to sums
-  std::optional<Operand> h = {};             // [rows, N], a second result where gates are joined: the sums, rounded
+  std::optional<Operand> h = {};             // [rows, N], a second result where gates are combined: the sums, rounded
   std::vector<int32_t> m_sizes = {};         // [experts] rows per expert
   std::vector<int64_t> first_rows = {};      // [experts + 1] prefix sums of m_sizes
   std::vector<int32_t> gather_indices = {};  // [rows] flat slot of each row in expert order
@@ -95,27 +95,27 @@ bool weights_result(const Product& product);
 bool sums_slots(const Product& product);
 
 /// Whether a gate and an up of the product make one column of D.
-inline bool joins_gates(const Product& product) {
+inline bool combines_gates(const Product& product) {
   return product.activation != Activation::none && !product.gate_gradient;
 }
 /// The result beside D that a launch stores in rows as D's: H, or X with the gradient of gates. Null if there is none.
 inline const Operand* second_result(const Product& product) {
   return product.gate_gradient ? &product.gate_gradient->x : product.h ? &*product.h : nullptr;
 }
-/// Columns of the product that make one of D: more than one where the result's function joins them.
-int64_t joined_columns(const Product& product);
-/// The column of N of the gate of D's column, and of its up; both are `column` unless gates are joined.
-struct JoinedColumns {
+/// Columns of the product that make one of D: more than one where the result's function combines them.
+int64_t columns_per_output(const Product& product);
+/// The column of N of the gate of D's column, and of its up; both are `column` unless gates are combined.
+struct GatePair {
   int64_t gate, up;
 };
-JoinedColumns joined(const Product& product, int64_t column);
+GatePair gate_pair(const Product& product, int64_t column);
 /// Columns of H, or of N, of `columns` pairs.
-inline JoinedColumns pair_at(bool interleaved, int64_t columns, int64_t column) {
-  return interleaved ? JoinedColumns{2 * column, 2 * column + 1} : JoinedColumns{column, column + columns};
+inline GatePair pair_at(bool interleaved, int64_t columns, int64_t column) {
+  return interleaved ? GatePair{2 * column, 2 * column + 1} : GatePair{column, column + columns};
 }
 /// Whether sums get a bias or an activation before they are weighted.
-inline bool is_finished(const Product& product) { return product.bias || joins_gates(product); }
-/// Whether rows of D are quantised: a scale is the largest magnitude of its elements (kLeastMost at least) / kMostFp8,
+inline bool is_finished(const Product& product) { return product.bias || combines_gates(product); }
+/// Whether rows of D are quantised: a scale is the largest magnitude of its elements (kMinLargest at least) / kMaxFp8,
 /// and these are act(gate) * up in fp32 divided by it, rounded once.
 inline bool quantises(const Product& product) { return has_scales(product.d.type); }
 /// The scales of such a D, as an operand: [rows of D in memory, ceil(columns / 128)] in fp32.

@@ -34,14 +34,14 @@ Filling weight_filling(const Product& product, Values values) {
   return adds_weighted && values == Values::integer ? Filling::quarters : Filling::weights;
 }
 
-int most_integer(const Product& product, const Operand& operand) {
+int max_integer(const Product& product, const Operand& operand) {
   const bool wide =
       operand.type.dtype == Dtype::fp8 && product.sums != Sums::fast && product.d.type.dtype != Dtype::fp16;
   return wide ? 16 : 4;
 }
 
 float stored_value(const Product& product, const Operand& operand, Values values, int64_t index) {
-  return stored_with(product.seed, operand, values, index, most_integer(product, operand));
+  return stored_with(product.seed, operand, values, index, max_integer(product, operand));
 }
 
 float zero_value(const Product& product, const Operand& operand, Values values, int64_t index) {

@@ -12,7 +12,7 @@ ValueStream stream_of(LayerMatrix matrix);
 /// The largest integer of an operand's integer values: 4, or 16 in fp8 whose sums are promoted. Tensor cores sum fp8
 /// with 14 bits: products of such integers fit these over 128 of k, where their sums are about 1,000 (standard
 /// deviation), but not over thousands, so that missing promotions show. Results in fp16 have no room for such sums.
-int most_integer(const Product& product, const Operand& operand);
+int max_integer(const Product& product, const Operand& operand);
 /// Element `index` of an input in memory, by itself. Random values of integers are spread over their range.
 float stored_value(const Product& product, const Operand& operand, Values values, int64_t index);
 /// Top-k weight of a flat slot.

@@ -83,7 +83,7 @@ double log_gamma_variate(double shape, Random& random) {
   }
 }
 
-// Symmetric Dirichlet with a tenth of uniform mixed in. Each expert has a stream of its own, so that
+// Symmetric Dirichlet with a tenth of uniform mixed in. Each expert has its own stream, so that
 // a rejected variate doesn't change the others.
 std::vector<double> dirichlet(double concentration, int64_t experts, uint64_t seed) {
   std::vector<double> logs;

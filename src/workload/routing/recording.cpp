@@ -39,19 +39,18 @@ void deduce(int64_t sum, int64_t experts, int64_t& tokens, int64_t& top_k) {
 int64_t agreed(std::string_view what, int64_t recorded, int64_t wanted) {
   if (recorded != 0 && wanted != 0 && recorded != wanted)
     throw request_error(fmt::format("the recording has {}, the layer {}", recorded, wanted),
-                        "a recording fits layers of its own model only")
+                        "a recording fits only layers of the model that it was made from")
         .at(Where::of_option(what));
   return recorded != 0 ? recorded : wanted;
 }
 
 void require_known(int64_t seen, int64_t experts) {
   if (seen > experts)
-    throw request_error(
-        fmt::format("expert {} is recorded, but the layer has {} experts", seen - 1, experts),
-        fmt::format(
-            "a recording fits layers of its own model only; if those from {} on compute nothing, as in LongCat, "
-            "add --zero-experts {}",
-            experts, seen - experts));
+    throw request_error(fmt::format("expert {} is recorded, but the layer has {} experts", seen - 1, experts),
+                        fmt::format("a recording fits only layers of the model that it was made from; if those from {} "
+                                    "on compute nothing, as in LongCat, "
+                                    "add --zero-experts {}",
+                                    experts, seen - experts));
 }
 
 TraceLayer layer_from_rows(std::string name, std::vector<int32_t> m_sizes, int64_t tokens, int64_t& top_k) {

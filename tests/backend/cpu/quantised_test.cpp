@@ -57,7 +57,7 @@ TEST(Quantised, RowsOfZerosHaveASmallScale) {
   Quantised m(quantised({.activation = Activation::silu}), Values::random);
   std::memset(m.set.a.data(), 0, static_cast<size_t>(m.set.a.bytes()));
   m.run(candidate(24, 64, 64, 2));
-  EXPECT_EQ(m.scale(5, 1), kLeastMost / kMostFp8);
+  EXPECT_EQ(m.scale(5, 1), kMinLargest / kMaxFp8);
   EXPECT_EQ(m.element(5, 130), 0);
 }
 

@@ -37,7 +37,7 @@ JournalContents timed() {
 TEST(JointWinners, HaveTheLeastSumOfTheTimesOfUpAndDown) {
   std::vector<std::string> notes;
   ASSERT_TRUE(has_pairs(apart()));
-  const TunedTable paired = with_joint_winners(apart(), timed(), {}, notes);
+  const TunedTable paired = with_paired_winners(apart(), timed(), {}, notes);
   EXPECT_EQ(paired.entries[0].candidate, triton_of(32, 4));
   EXPECT_EQ(paired.entries[1].candidate, triton_of(32, 4));
   ASSERT_EQ(notes.size(), 1u);
@@ -49,7 +49,7 @@ TEST(JointWinners, HaveTheLeastSumOfTheTimesOfUpAndDown) {
 
 TEST(JointWinners, MayShareSomeKnobsOnly) {
   std::vector<std::string> notes;
-  const TunedTable paired = with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes);
+  const TunedTable paired = with_paired_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes);
   EXPECT_EQ(paired.entries[0].candidate, triton_of(32, 3));
   EXPECT_EQ(paired.entries[1].candidate, triton_of(32, 4));
 }
@@ -72,8 +72,8 @@ TEST(JointWinners, OfBothProjectionsAreTakenWhateverTheSearchTimed) {
   const std::vector<Trial> lucky = {sample::trial(triton_of(16, 3), 100.2), sample::trial(triton_of(32, 4), 99.8),
                                     sample::trial(triton_of(64, 4), 95)};
   std::vector<std::string> notes;
-  const TunedTable paired = with_joint_winners(raced(triton_of(16, 3), triton_of(16, 3), triton_of(32, 4)),
-                                               screened(lucky, lucky), {}, notes);
+  const TunedTable paired = with_paired_winners(raced(triton_of(16, 3), triton_of(16, 3), triton_of(32, 4)),
+                                                screened(lucky, lucky), {}, notes);
   EXPECT_EQ(paired.entries[0].candidate, triton_of(16, 3));
   EXPECT_EQ(paired.entries[1].candidate, triton_of(16, 3));
   ASSERT_EQ(notes.size(), 1u);
@@ -88,7 +88,7 @@ TEST(JointWinners, AreChosenByTimesOfTheFinalWhereItTimedThem) {
   std::vector<std::string> notes;
   // 32x4 is the default: 103 in both. 16x3 is 100 in up, where it won, and 102 in down.
   const TunedTable paired =
-      with_joint_winners(raced(triton_of(16, 3), triton_of(64, 3), triton_of(32, 4)), screened(up, down), {}, notes);
+      with_paired_winners(raced(triton_of(16, 3), triton_of(64, 3), triton_of(32, 4)), screened(up, down), {}, notes);
   EXPECT_EQ(paired.entries[0].candidate, triton_of(16, 3));
   EXPECT_EQ(paired.entries[1].candidate, triton_of(16, 3));
   ASSERT_EQ(notes.size(), 1u);
@@ -101,7 +101,7 @@ TEST(JointWinners, AreNotOfAnotherBuildOfThePack) {
   std::vector<Trial> times = timed().trials.begin()->second;
   times.push_back(sample::trial(other, 1));
   std::vector<std::string> notes;
-  const TunedTable paired = with_joint_winners(apart(), screened(times, times), {}, notes);
+  const TunedTable paired = with_paired_winners(apart(), screened(times, times), {}, notes);
   for (const Entry& entry : paired.entries) EXPECT_EQ(entry.candidate.foreign[0].second, "0123456789ab");
 }
 
@@ -109,7 +109,7 @@ TEST(JointWinners, OfCellsThatWereNotTimedTogetherStayApart) {
   std::vector<std::string> notes;
   JournalContents journal = timed();
   journal.trials.clear();
-  const TunedTable paired = with_joint_winners(apart(), journal, {}, notes);
+  const TunedTable paired = with_paired_winners(apart(), journal, {}, notes);
   EXPECT_EQ(paired.entries[0].candidate, triton_of(16, 3));
   EXPECT_EQ(paired.entries[1].candidate, triton_of(64, 4));
   ASSERT_EQ(notes.size(), 1u);
@@ -135,7 +135,7 @@ Export served(const Server& server, const TunedTable& table) {
 
 TEST(TritonPacks, AreExportedToVllmWithTheKnobsAsTheyAre) {
   std::vector<std::string> notes;
-  const Export result = served(kVllm, with_joint_winners(apart(), timed(), {}, notes));
+  const Export result = served(kVllm, with_paired_winners(apart(), timed(), {}, notes));
   ASSERT_EQ(result.files.size(), 1u);
   EXPECT_EQ(row_of(result.files[0], 16),
             (ServingRow{
@@ -147,7 +147,7 @@ TEST(TritonPacks, AreExportedToVllmWithTheKnobsAsTheyAre) {
 
 TEST(TritonPacks, AreExportedToSglangInTwoFilesOfOneBlockM) {
   std::vector<std::string> notes;
-  const Export result = served(kSglang, with_joint_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes));
+  const Export result = served(kSglang, with_paired_winners(apart(), timed(), {"BLOCK_SIZE_M"}, notes));
   ASSERT_EQ(result.files.size(), 2u);
   EXPECT_EQ(row_of(result.files[0], 16).stages, 3);
   EXPECT_EQ(row_of(result.files[1], 16).stages, 4);

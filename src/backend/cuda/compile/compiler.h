@@ -36,7 +36,7 @@ std::string hash(const KernelSources& sources);
 std::vector<CompiledUnit> compile_units(std::span<const std::string> units, const CompilerOptions& options);
 
 /// What a pack says about a candidate's kernel, which is compiled already.
-CompileResult told_result(const Pack& pack, const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
+CompileResult stated_result(const Pack& pack, const Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 
 /// A hash of a cubin's instructions, 12 digits: equal instructions take equal times. The rest of a cubin changes with
 /// every word of the source. Throws std::runtime_error where it is no whole ELF file.

@@ -120,7 +120,7 @@ void check_finished(const Product& p, Values values, const float* sums, const fl
       const float bias = p.bias ? stored_value(p, *p.bias, values, place.expert * p.n + of) : 0;
       return static_cast<double>(float_at(sums + row * p.n + of)) + static_cast<double>(bias);
     };
-    const auto [gate, up] = joined(p, column);
+    const auto [gate, up] = gate_pair(p, column);
     const bool gated = p.activation != Activation::none;
     const double wanted = gated ? activate(p.activation, sum(gate), sum(up)) : sum(column);
     const double terms = std::max(1.0, std::abs(gated ? sum(gate) * sum(up) : wanted));
@@ -137,10 +137,10 @@ void check_scales(const Product& p, const float* result, const float* scales) {
   Random random(p.seed, kSlots);
   for (int i = 0; i < kSamples && rows > 0; ++i) {
     const int64_t row = drawn(random, rows), block = drawn(random, blocks), first = block * width;
-    double most = kLeastMost;
+    double most = kMinLargest;
     for (const float value : floats_at(result + row * p.d.columns + first, std::min(width, p.d.columns - first)))
       most = std::max(most, std::abs(static_cast<double>(value)));
-    const double wanted = most / kMostFp8;
+    const double wanted = most / kMaxFp8;
     require_close(Values::random, float_at(scales + row * blocks + block), wanted, wanted * wanted,
                   [&] { return fmt::format("row {}, block {} of {}", row, block, name(LayerMatrix::y_scales)); });
   }

@@ -128,7 +128,7 @@ struct ReorderedRows {
   const void* scales = nullptr;
   const void* zeros = nullptr;
   int64_t experts = 0, n = 0, k = 0;
-  bool joins_gates = false, interleaved = false;
+  bool combines_gates = false, interleaved = false;
 };
 
 /// The text of the service kernels of one dtype; it includes that of finish_unit.

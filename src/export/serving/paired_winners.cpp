@@ -207,8 +207,8 @@ void choose_together(std::vector<RobustChoice>& choices, const std::vector<std::
 
 bool has_pairs(const TunedTable& table) { return !pairs_of(table).empty(); }
 
-TunedTable with_joint_winners(TunedTable table, const JournalContents& journal, const std::vector<std::string>& shared,
-                              std::vector<std::string>& notes) {
+TunedTable with_paired_winners(TunedTable table, const JournalContents& journal, const std::vector<std::string>& shared,
+                               std::vector<std::string>& notes) {
   int64_t paired = 0, apart = 0;
   double worst = 0;
   for (const auto& [first, second] : pairs_of(table)) {
