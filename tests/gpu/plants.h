@@ -51,7 +51,7 @@ inline const Plant kPlants[] = {
      true},
 };
 
-/// Faults of fp8 and of joined columns, with a candidate that runs through them: `deep` along k with scales of
+/// Faults of fp8 and of combined columns, with a candidate that runs through them: `deep` along k with scales of
 /// channels, else with blocks'.
 struct Fp8Plant {
   Plant plant;
@@ -78,7 +78,7 @@ inline const Fp8Plant kFp8Plants[] = {
       "return Block::gathers ? gathered(block, turn)[r] : tile.row + r;", "return tile.row / 4 + r;"},
      "wgmma block_m=128 block_n=128 tma_x=no" + kFp8Tail,
      {.permute_x = true}},
-    {{"gates for ups", "wgmma", "result_gated.cuh", "Activation::of(low[0], low[1])", "Activation::of(low[1], low[0])"},
+    {{"gates for ups", "wgmma", "result_gated.cuh", "Of::of(low[0], low[1])", "Of::of(low[1], low[0])"},
      "wgmma block_m=128 block_n=128 tma_x=yes" + kFp8Tail,
      {.activation = Activation::silu}},
     {{"scales of gates for ups", "wgmma", "wgmma/wgmma_promote.cuh", "w = scales.w[v % 2];", "w = scales.w[0];"},
@@ -152,14 +152,13 @@ inline const Fusion kSiluSteps = {
     .permute_y = true, .topk_weights = true, .weight_gradient = true, .activation = Activation::silu};
 inline const GatePlant kGatePlants[] = {
     {{"gates for ups", "simt", "service/finish.cuh",
-      "gate = to_float(pairs[at / count].of[at % count]), up = to_float(pairs[next / count].of[next % count]);",
-      "up = to_float(pairs[at / count].of[at % count]), gate = to_float(pairs[next / count].of[next % count]);"},
+      "gate = to_float(pairs[at / count].of[at % count]),\n                    up = to_float(pairs[next / count]",
+      "up = to_float(pairs[at / count].of[at % count]),\n                    gate = to_float(pairs[next / count]"},
      kSiluSteps},
     {{"a derivative without its second term", "simt", "activation.cuh", "of_gate = (s + slope * gs * (1 - s)) * u;",
       "of_gate = s * u;"},
      {.permute_y = true, .topk_weights = true, .activation = Activation::gpt_oss}},
-    {{"the density left out", "simt", "activation.cuh",
-      "(below + gate * expf(-gate * gate / 2) * 0.39894228040143268f)", "below"},
+    {{"the density left out", "simt", "activation.cuh", "(below + gate * expf(-gate * gate / 2) * density)", "below"},
      {.activation = Activation::gelu, .interleaved = true}},
     {{"gradients of weights from ups", "simt", "service/finish.cuh", "to_float(round_to<Element>(made.value));",
       "to_float(round_to<Element>(up));"},
