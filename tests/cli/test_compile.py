@@ -39,6 +39,12 @@ def test_wrong_folders_are_refused_at_once(room):
     assert (room.path / "taken").read_text() == "mine"
 
 
+def test_fp8_has_candidates_by_default(room):
+    cells = ["--model", "qwen3-30b-a3b", "--tokens", "256", "--dtype", "fp8"]
+    shown = room.ok("compile", "--arch", "sm_90a", "--variant", "wgmma", *cells, "--show-unit").stdout
+    assert shown.count("// wgmma ") > 100
+
+
 def test_no_unit_of_a_big_space_is_shown_twice(room):
     text = room.ok("compile", "--model", "qwen3-30b-a3b", "--space", "full", "--variant", "mma", "--set", "block_m=64",
                    "--set", "block_n=64", "--show-unit").stdout

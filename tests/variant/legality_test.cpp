@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "built_in.h"
+#include "error_of.h"
 #include "find_model.h"
 #include "h200.h"
 #include "kernels/mma/mma_plan.h"
@@ -535,6 +536,40 @@ void expect_legal_defaults(const Cell& cell, const DeviceInfo& device) {
   }
 }
 
+// Ops, kinds of formats and fusions, one at a time and beside permute_y or silu.
+std::vector<Shape> all_shapes() {
+  std::vector<Shape> shapes;
+  for (const Op op : {Op::fwd, Op::dx, Op::dw})
+    for (const FusionPart& one : kFusionParts)
+      for (const Fusion& beside : {Fusion{}, {.permute_y = true}, {.activation = Activation::silu}})
+        for (const char* format : {"bf16", "fp8-tensor", "fp8-block-fp8", "int8", "int4-group128-reordered"}) {
+          Shape shape = shape_of(Dtype::bf16, op);
+          shape.layer.format = format_named(format), shape.fusion = beside;
+          one.turn_on(shape.fusion);
+          if (op == Op::dx && is_gated(shape.fusion)) shape.layer.projection = Projection::down;
+          if (error_of([&] { require_valid(shape); }).exit == Exit::yes) shapes.push_back(shape);
+        }
+  return shapes;
+}
+
+// In the space of commands that list candidates. tune's usual search begins with the default.
+TEST(Space, QuickHasLegalCandidatesUnlessTheDefaultIsIllegal) {
+  const std::vector<Shape> shapes = all_shapes();
+  EXPECT_GT(shapes.size(), 100u);
+  for (const std::string name : {"wgmma", "mma", "simt", "cpu"}) {
+    const DeviceInfo device = name == "cpu" ? DeviceInfo() : h200();
+    const Variant& variant = find_variant(name);
+    SearchSpace quick = load_space("quick", built_in());
+    keep_variants(quick, {name}, built_in());
+    for (const Shape& shape : shapes) {
+      if (!draw(quick, shape, device, 1, 0).legal.empty()) continue;
+      const Cell cell{.shape = shape, .tokens = 64, .routing = parse_routing("uniform"), .seed = 0};
+      const auto reason = variant.illegal(variant.fallback(make_problem(cell), device), shape, device);
+      EXPECT_NE(reason.value_or("").find(' '), std::string::npos) << name << " " << title(shape);
+    }
+  }
+}
+
 // Few rows and many, balanced and skewed, with fusions and without: one of the four for each model and projection.
 TEST(Fallback, IsLegalForEveryModelEverywhere) {
   const std::tuple<int64_t, const char*, bool> kinds[] = {
@@ -573,7 +608,7 @@ TEST(WgmmaFallback, IsTheModelsFirstChoiceOfTiles) {
                 if (variant.knobs[i].name == name) other.values[i] = value;
             };
             set("block_m", block_m), set("block_n", block_n), set("stages", kLargestLegal);
-            if (!set_largest_legal(other, problem.shape, device)) continue;
+            if (!set_legal_values(other, problem.shape, device)) continue;
             EXPECT_LE(variant.seconds(chosen, problem, device), variant.seconds(other, problem, device))
                 << id(cell) << ": " << text(other);
           }

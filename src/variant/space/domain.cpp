@@ -56,7 +56,7 @@ const Domain::Part* Domain::part_of(const Candidate& candidate) const {
 
 // The legal candidate that a point stands for.
 std::optional<Candidate> Domain::settled(Candidate point) const {
-  if (!set_largest_legal(point, shape_, device_)) return std::nullopt;
+  if (!set_legal_values(point, shape_, device_)) return std::nullopt;
   if (!only_.empty() && !only_.contains(point)) return std::nullopt;
   return point;
 }
@@ -71,7 +71,7 @@ Candidate Domain::point_of(const Part& part, const Candidate& candidate) const {
     if (values.back() != kLargestLegal || point.values[i] == kLargestLegal) continue;
     Candidate largest = candidate;
     largest.values[i] = kLargestLegal;
-    if (set_largest_legal(largest, shape_, device_) && largest == candidate) point.values[i] = kLargestLegal;
+    if (set_legal_values(largest, shape_, device_) && largest == candidate) point.values[i] = kLargestLegal;
   }
   return point;
 }

@@ -24,11 +24,13 @@ constexpr int64_t kMaxSize = int64_t{1} << 40;  // to draw from
 constexpr std::string_view kAllVariants = "all";
 constexpr std::string_view kFolder = "configs/spaces/";
 
-constexpr std::string_view kLargestLegalWord = "most";
+constexpr std::string_view kLargestLegalWord = "most", kSmallestLegalWord = "least";
 constexpr int kLargestTried = 16;
+constexpr int kSmallestLegal = -3;  // a value of a space beside kLargestLegal
 
 int knob_value(const Knob& knob, const JsonAt& json) {
   if (json.value() == kLargestLegalWord) return kLargestLegal;
+  if (json.value() == kSmallestLegalWord && knob.words.empty()) return kSmallestLegal;
   return with_place(json, [&](const JsonAt& at) {
     return at.value().is_string() ? parse_knob(knob, at.string()) : knob_from_json(knob, at);
   });
@@ -105,8 +107,8 @@ std::vector<const VariantSpace*> parts_for(const SearchSpace& space, const Devic
 void add(Enumeration& result, std::set<Candidate>& known, const VariantSpace& part, int64_t index, const Shape& shape,
          const DeviceInfo& device) {
   Candidate candidate = candidate_at(part, index);
-  if (contains(candidate.values, kLargestLegal))
-    set_largest_legal(candidate, shape, device);  // stays illegal where nothing is legal
+  if (std::ranges::min(candidate.values) < 0)
+    set_legal_values(candidate, shape, device);  // stays illegal where nothing is legal
   const auto reason = candidate.variant->illegal(candidate, shape, device);
   if (!reason && !known.insert(candidate).second) return;
   ++result.total;
@@ -235,7 +237,17 @@ void set_values(SearchSpace& space, const std::string& assignment, const Catalog
   if (!found) throw knob_missing(space, name, catalog);
 }
 
-bool set_largest_legal(Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+bool set_legal_values(Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+  if (const auto at = std::ranges::find(candidate.values, kSmallestLegal); at != candidate.values.end()) {
+    const auto place = static_cast<size_t>(at - candidate.values.begin());
+    const Candidate open_candidate = candidate;
+    for (const int value : candidate.variant->knobs[place].values) {
+      candidate = open_candidate;
+      candidate.values[place] = value;
+      if (set_legal_values(candidate, shape, device)) return true;
+    }
+    return false;
+  }
   std::vector<size_t> open;
   for (size_t i = 0; i < candidate.values.size(); ++i)
     if (candidate.values[i] == kLargestLegal) open.push_back(i);

@@ -40,10 +40,11 @@ void keep_variants(SearchSpace& space, const std::vector<std::string>& names, co
 /// values join those of the space.
 void set_values(SearchSpace& space, const std::string& assignment, const Catalog& catalog, bool more = false);
 
-/// Replaces each kLargestLegal by a value: values of the last such knob are tried downwards and, with each, values of
-/// the knobs before it. A number counts down from its list's last; where that has kLargestLegal, from 16 to 1, and it
-/// is not tried any further if it is illegal at 2 and at 1. False where no values are legal.
-bool set_largest_legal(Candidate& candidate, const Shape& shape, const DeviceInfo& device);
+/// Replaces each "least" by the first value of its knob's list that leads to a legal candidate, and each kLargestLegal
+/// by a value: values of the last such knob are tried downwards and, with each, values of the knobs before it. A number
+/// counts down from its list's last; where that has kLargestLegal, from 16 to 1, and it is not tried any further if it
+/// is illegal at 2 and at 1. False where no values are legal.
+bool set_legal_values(Candidate& candidate, const Shape& shape, const DeviceInfo& device);
 
 /// Throws Exit::request where no variant of the space is for such a device.
 void require_variant(const SearchSpace& space, const DeviceInfo& device);
@@ -53,7 +54,7 @@ void require_variant(const SearchSpace& space, const DeviceInfo& device);
 Candidate default_candidate(const SearchSpace& space, const Problem& problem, const DeviceInfo& device);
 
 /// Candidates in lexicographic order of the value lists, with everything illegal left out and counted by reason.
-/// kLargestLegal is resolved before, knob by knob.
+/// "most" and "least" are resolved before, knob by knob.
 struct Enumeration {
   std::vector<Candidate> legal;
   std::map<std::string, int64_t> pruned;  // reason -> how many; variants of another device kind are not counted
