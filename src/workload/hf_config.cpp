@@ -196,8 +196,9 @@ void read_formats(const JsonAt& config, const JsonAt* beside, bool gated, Tower&
   const auto quantisation =
       first_field({tower.scopes.back(), config}, {"quantization_config", "compression_config", "quantization"});
   const bool only_experts = experts && experts->at.value().is_string() && experts->at.value() != "fp8";
+  const std::string algorithm = quantisation ? lower(text_of(quantisation->at, "moe_quant_algo")) : "";
   if (only_experts)
-    words = {experts->at.value() == "fp4" ? "mxfp4" : experts->at.string()};
+    words = {experts->at.value() != "fp4" ? experts->at.string() : algorithm.empty() ? "mxfp4" : algorithm};
   else if (quantisation && quantisation->at.value().is_string())
     words = {quantisation->at.string()};
   else if (quantisation && quantisation->at.value().is_object() && !quantisation->at.value().empty())

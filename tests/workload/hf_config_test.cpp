@@ -141,7 +141,8 @@ TEST(HfConfig, ReadsWhetherExpertsAreGated) {
   const std::string sizes = R"({"num_experts": 8, "moe_top_k": 2, "n_embd": 64, "n_inner": 256, )";
   for (const auto& [field, gated] :
        {std::pair{R"("activation_function": "gelu"})", false}, std::pair{R"("activation_function": "swiglu"})", true},
-        std::pair{R"("hidden_act": "gelu"})", true}, std::pair{R"("swiglu": false})", false}})
+        std::pair{R"("activation_function": "silu"})", true}, std::pair{R"("hidden_act": "gelu"})", true},
+        std::pair{R"("swiglu": false})", false}})
     EXPECT_EQ(read((sizes + field).c_str()).gated, gated) << field;
 }
 TEST(HfConfig, MakesAModelOfEachKindOfLayers) {
@@ -468,6 +469,11 @@ TEST(HfConfig, ReadsTheFormatWhereverItIs) {
   const std::string fp4 = R"(, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]})";
   EXPECT_EQ(sole(R"("expert_dtype": "fp4")" + fp4), "mxfp4");
   EXPECT_EQ(sole(R"("expert_dtype": "fp8")" + fp4), "fp8-block");
+  EXPECT_EQ(sole(R"("expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8", "moe_quant_algo": "NVFP4"})"),
+            "nvfp4");
+  EXPECT_EQ(sole(R"("enable_moe_block": true, "quantization_config": {"quant_algo": "FP8",
+                    "exclude_modules": ["model.layers.*.mlp*"]})"),
+            "fp8-tensor");  // experts beside a dense mlp
   EXPECT_EQ(format_of(read(R"({"text_config": {"num_experts": 16, "num_experts_per_tok": 4, "hidden_size": 512,
     "moe_intermediate_size": 256, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}})")),
             "fp8-block");

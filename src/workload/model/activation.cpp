@@ -57,8 +57,8 @@ void read_activation(const Scopes& scopes, const JsonAt& config, Model& model) {
     return;
   }
   const std::string word = lower(found->at.string());
-  // Squared ReLU (Nemotron-H) has no gate, and GPT-2's name of the activation says "glu" if there is one.
-  model.gated = found->name == "activation_function" ? word.ends_with("glu") : word != "relu2";
+  // Squared ReLU (Nemotron-H) has no gate, and beside GPT-2's name of the field a word of gated linear units says so.
+  model.gated = found->name == "activation_function" ? word.ends_with("glu") || word == "silu" : word != "relu2";
   const std::string family =
       model.architecture + " " + text_of(scopes[0], "model_type") + " " + text_of(config, "model_type");
   model.activation = activation_of(word, scopes, lower(family));

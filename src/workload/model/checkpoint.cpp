@@ -107,15 +107,15 @@ struct Rules {
 
 class Reader {
  public:
-  Reader(const JsonAt& quantisation, const Word& plain, const std::string& tower)
-      : at_(quantisation), plain_(plain), tower_(tower) {}
+  Reader(const JsonAt& quantisation, const Word& plain, const std::string& tower, bool beside_mlp)
+      : at_(quantisation), plain_(plain), tower_(tower), beside_mlp_(beside_mlp) {}
 
   Rules read();
 
  private:
   void add(const JsonAt& place, Syntax syntax, const std::string& text, const Word& format) {
     try {
-      rules_.push_back({ModulePattern(syntax, text, tower_), place, format});
+      rules_.push_back({ModulePattern(syntax, text, tower_, beside_mlp_), place, format});
     } catch (const std::regex_error&) {
       place.fail(fmt::format("'{}' is not an expression that moetune can read", text),
                  "--dtype says what the experts are");
@@ -145,6 +145,7 @@ class Reader {
   const JsonAt& at_;
   const Word& plain_;
   std::string tower_;
+  bool beside_mlp_;
   std::vector<Rule> rules_ = {};
 };
 
@@ -250,7 +251,7 @@ Rules Reader::read() {
 std::vector<std::string> formats_of_experts(const JsonAt& quantisation, const LayerCount& layers, bool gated,
                                             const Word& plain, const std::string& tower) {
   const JsonAt inner = quantisation.has("quantization") ? quantisation["quantization"] : quantisation;
-  const Rules all = Reader(inner, plain, tower).read();
+  const Rules all = Reader(inner, plain, tower, layers.beside_mlp).read();
   std::vector<Word> formats;
   for (const int layer : layers.moe) {
     const Word* known = nullptr;

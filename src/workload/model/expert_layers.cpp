@@ -70,15 +70,17 @@ LayerCount expert_layers(const Scopes& scopes) {
     return layer >= first && (step <= 1 || (layer + 1) % step == 0);
   });
   if (count.moe.empty()) count.moe = all;
+  count.beside_mlp = first_field(scopes, {"enable_moe_block"}).has_value();
   return count;
 }
 
-ModulePattern::ModulePattern(Syntax syntax, std::string text, const std::string& tower)
+ModulePattern::ModulePattern(Syntax syntax, std::string text, const std::string& tower, bool beside_mlp)
     : syntax_(syntax), text_(std::move(text)) {
   if (syntax_ == Syntax::wildcard && !has_one_of(text_, {"*", "?"})) syntax_ = Syntax::part;
   for (const std::string& word : kBlocks)
     if (blocks_.empty() && has_one_of(text_, {word})) blocks_ = {word + "."};
   if (blocks_.empty()) blocks_ = {"mlp.", ""};
+  if (beside_mlp) blocks_ = {"", "moe."};
   if (has_one_of(text_, {"w1", "w2", "w3", "w[", "w("})) parts_ = kShort;
   if (has_one_of(text_, {"gate_up"})) parts_ = kFused;
   roots_ = tower.empty() ? kRoots : FieldNames{tower + ".model.", tower + "."};

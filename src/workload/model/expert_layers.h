@@ -14,6 +14,7 @@ namespace moetune {
 struct LayerCount {
   int layers = 0;             // 0: the file does not say how many
   std::vector<int> moe = {};  // the numbers of those with experts, in order; of 128 if the count is not known
+  bool beside_mlp = false;    // experts lie beside the layer's dense mlp, not in it, as Gemma 4 has them
 };
 
 /// From the count of layers and the fields that name dense ones.
@@ -32,8 +33,9 @@ class ModulePattern {
     part,      // whole words of a name between dots: a module and all below it
   };
 
-  /// `tower`: the part of the model whose names count, "talker"; empty for the main one. Throws std::regex_error.
-  ModulePattern(Syntax syntax, std::string text, const std::string& tower);
+  /// `tower`: the part of the model whose names count, "talker"; empty for the main one. `beside_mlp` as of LayerCount.
+  /// Throws std::regex_error.
+  ModulePattern(Syntax syntax, std::string text, const std::string& tower, bool beside_mlp);
 
   /// Whether it means this projection of the experts of a layer.
   bool matches(int layer, Part part) const;
