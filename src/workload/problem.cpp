@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/random.h"
 #include "workload/model.h"
@@ -57,9 +58,10 @@ std::vector<size_t> by_work(const std::vector<Cell>& cells) {
 Problem make_problem(const Cell& cell) {
   require_valid(cell.shape);
   const Layer& layer = cell.shape.layer;
-  const Routing whole =
+  Routing whole =
       generate_routing(cell.routing, cell.tokens, layer.experts + layer.zero_experts, layer.top_k, cell.seed);
-  return {cell.shape, first_experts(whole, layer.local_experts()), cell.seed};
+  if (layer.local_experts() < std::ssize(whole.m_sizes)) whole = first_experts(whole, layer.local_experts());
+  return {cell.shape, std::move(whole), cell.seed};
 }
 
 Json to_json(const Problem& problem) {

@@ -47,6 +47,7 @@ std::vector<int32_t> uniform(int64_t tokens, int64_t experts, int64_t top_k, uin
   Random random(seed, kChoiceStream);
   std::vector<int32_t> order = counted(experts);
   std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(tokens * top_k));
   for (int64_t token = 0; token < tokens; ++token) {
     shuffle_front(order, static_cast<size_t>(top_k), random);
     ids.insert(ids.end(), order.begin(), order.begin() + top_k);
