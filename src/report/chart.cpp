@@ -202,26 +202,6 @@ std::string svg(const Chart& chart) {
   return out + "</svg>";
 }
 
-std::string svg_bars(const std::string& description, const std::string& x_label, const std::vector<Bar>& bars) {
-  if (bars.empty()) return "";
-  const double tallest = std::ranges::max_element(bars, {}, &Bar::value)->value;
-  const double pitch = (kRight - 10) / static_cast<double>(bars.size()), height = kBottom - kTop - 14;
-  std::string out = opened(description) + "<g class=\"s0\">";
-  for (size_t i = 0; i < bars.size(); ++i) {
-    const Bar& bar = bars[i];
-    const double x = 10 + pitch * static_cast<double>(i), tall = tallest > 0 ? height * bar.value / tallest : 0;
-    out += fmt::format(
-        "<path d=\"M{:.1f} {}v-{:.1f}h{:.1f}v{:.1f}z\"><title>{}</title></path><text x=\"{:.1f}\" y=\"{:.1f}\" "
-        "text-anchor=\"middle\">{:.6g}</text><text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-        x + 0.1 * pitch, kBottom, tall, 0.8 * pitch, tall, html_text(bar.title), x + pitch / 2, kBottom - tall - 4,
-        bar.value, x + pitch / 2, kBottom + 14, html_text(bar.label));
-  }
-  return out +
-         fmt::format(
-             "</g><path class=\"axis\" d=\"M10 {}H{}\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text></svg>",
-             kBottom, kRight, (10 + kRight) / 2, kHeight - 8, html_text(x_label));
-}
-
 std::string svg_sample(int style) {
   return fmt::format(
       "<svg class=\"sample\" viewBox=\"0 0 24 12\" aria-hidden=\"true\"><g class=\"{}\"><path class=\"line\" d=\"M0 "

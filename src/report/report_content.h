@@ -47,14 +47,6 @@ struct Chart {
 /// point is left.
 std::string svg(const Chart& chart);
 
-struct Bar {
-  std::string label;
-  double value = 0;
-  std::string title;
-};
-/// One bar per value, from 0, with the value above it. Empty text where there are no bars.
-std::string svg_bars(const std::string& description, const std::string& x_label, const std::vector<Bar>& bars);
-
 /// The line and marker of a style, for a legend.
 std::string svg_sample(int style);
 

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <tuple>
 
+#include "base/group.h"
 #include "base/text/text.h"
 #include "base/text/units.h"
 #include "record/comparison.h"
@@ -95,12 +98,6 @@ std::string label_of(const RowClass& rows) {
   return rows.low == rows.high ? std::to_string(rows.low) : fmt::format("{}-{}", rows.low, rows.high);
 }
 
-// "2+" for 2 to 3 and "4k+" for 4096 to 8191: short enough for many bars.
-std::string bar_label(const RowClass& rows) {
-  if (rows.low == rows.high) return std::to_string(rows.low);
-  return rows.low < 1024 ? fmt::format("{}+", rows.low) : fmt::format("{}k+", rows.low / 1024);
-}
-
 // "0: 43, 1: 46, 2-3: 39".
 std::string rows_text(const std::vector<RowClass>& classes) {
   std::string line;
@@ -109,16 +106,30 @@ std::string rows_text(const std::vector<RowClass>& classes) {
   return line;
 }
 
-Figure histogram(const Entry& entry) {
-  std::vector<Bar> bars;
-  for (const RowClass& rows : row_classes(entry.m_sizes))
-    bars.push_back({bar_label(rows), static_cast<double>(rows.experts),
-                    fmt::format("{} experts with {} rows", rows.experts, label_of(rows))});
-  while (bars.size() > 1 && bars.front().value == 0) bars.erase(bars.begin());
-  const Layer& layer = entry.cell.shape.layer;
-  const std::string caption = fmt::format("{} experts, top {}: {}", layer.experts, layer.top_k, cell_title(entry.cell));
-  return {caption, svg_bars("Experts by their rows, " + caption,
-                            "rows of an expert (16+ is 16 to 31); bars count experts", bars)};
+// The rows of the experts of one layer and token count, a line for each routing. Projections share their rows.
+Figure load_figure(const Entries& entries) {
+  const Layer& layer = entries[0]->cell.shape.layer;
+  const int64_t tokens = entries[0]->cell.tokens;
+  const std::string caption = fmt::format("{} experts, top {}: {}", layer.experts, layer.top_k,
+                                          fmt::format("{} {}", tokens, tokens == 1 ? "token" : "tokens"));
+  Chart chart{.description = "Rows of experts, " + caption,
+              .x = {"experts, those with the most rows first"},
+              .y = {"rows of an expert"}};
+  Figure figure{.caption = caption, .svg = ""};
+  std::vector<std::vector<int32_t>> drawn;
+  for (const Entry* entry : entries) {
+    if (contains(drawn, entry->m_sizes)) continue;
+    Series line{.style = static_cast<int>(drawn.size()), .markers = false};
+    drawn.push_back(entry->m_sizes);
+    std::vector<int32_t> rows = entry->m_sizes;
+    std::ranges::sort(rows, std::greater{});
+    for (size_t i = 0; i < rows.size(); ++i)
+      line.points.push_back({static_cast<double>(i + 1), {static_cast<double>(rows[i])}});
+    figure.legend.push_back({line.style, routing_title(entry->cell)});
+    chart.series.push_back(std::move(line));
+  }
+  figure.svg = svg(chart);
+  return figure;
 }
 
 constexpr size_t kNamed = 3;  // cells or models, in a sentence
@@ -202,7 +213,6 @@ ReportSection routing_section(const ReportInput& input) {
                      "the two times can't be trusted."},
       .grid = titled("cell|rows>|active experts>|most rows>|max/mean>|CV>|effective experts>|occupancy>|loss>|"
                      "experts by rows")};
-  std::vector<std::vector<int32_t>> drawn;  // projections of a layer share their rows
   for (const Entry& entry : input.table->entries) {
     const RoutingFigures& f = entry.figures;
     part.grid.rows.push_back({id(entry.cell), std::to_string(f.rows),
@@ -211,10 +221,12 @@ ReportSection routing_section(const ReportInput& input) {
                               fmt::format("{:.2f}", f.cv), fmt::format("{:.1f}", f.effective_experts),
                               entry.skipped.empty() ? fmt::format("{:.1f} %", 100 * entry.occupancy) : "",
                               loss_to_balanced(*input.table, entry), rows_text(row_classes(entry.m_sizes))});
-    if (contains(drawn, entry.m_sizes)) continue;
-    drawn.push_back(entry.m_sizes);
-    part.figures.push_back(histogram(entry));
   }
+  const auto of_one_chart = [](const Entry* entry) {
+    const Layer& layer = entry->cell.shape.layer;
+    return std::tuple(layer.experts, layer.top_k, layer.ep, entry->cell.tokens);
+  };
+  part.figures = mapped(grouped_by(all_entries(*input.table), of_one_chart), load_figure);
   return {"Routing", {part}};
 }
 

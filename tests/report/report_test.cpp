@@ -207,8 +207,12 @@ TEST(Report, RoutingCountsExpertsByTheirRows) {
   TunedTable table = small_table();
   table.entries.resize(1);
   table.entries[0].m_sizes = {0, 1, 3, 28};
-  const Grid grid = grid_with(routing_section({&table, nullptr, nullptr}), "experts by rows");
-  EXPECT_EQ(grid.rows[0].back(), "0: 1, 1: 1, 2-3: 1, 16-31: 1");
+  table.entries.push_back(table.entries[0]);
+  table.entries[1].cell.routing = parse_routing("zipf:1"), table.entries[1].m_sizes = {8, 8, 8, 8};
+  const ReportSection section = routing_section({&table, nullptr, nullptr});
+  EXPECT_EQ(grid_with(section, "experts by rows").rows[0].back(), "0: 1, 1: 1, 2-3: 1, 16-31: 1");
+  ASSERT_EQ(section.parts[0].figures.size(), 1u);  // routings side by side
+  EXPECT_EQ(section.parts[0].figures[0].legend.size(), 2u);
 }
 
 TEST(Report, AnEmptyTableIsAReportToo) {
