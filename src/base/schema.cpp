@@ -324,7 +324,14 @@ void require_schema(const JsonAt& file, std::string_view kind, int version) {
   const std::string wanted = fmt::format("moetune.{}/{}", kind, version);
   if (!file.has("schema")) file.fail(fmt::format("expected a {} file, but \"schema\" is missing", kind));
   const std::string found = file["schema"].string();
-  if (found != wanted) file.fail(fmt::format("its schema is '{}', expected '{}'", found, wanted));
+  if (found != wanted) {
+    const bool ours = found.starts_with(fmt::format("moetune.{}/", kind));
+    const bool newer = ours && found.size() >= wanted.size() && found > wanted;
+    file.fail(fmt::format("its schema is '{}', expected '{}'", found, wanted),
+              newer  ? "a newer moetune wrote it: read it with that version"
+              : ours ? "another version of moetune wrote it: make it again with this one"
+                     : "moetune validate FILE says what a file is");
+  }
   require_valid(file, kind);
 }
 

@@ -20,15 +20,6 @@ std::string number_field(double value, int digits = 6) {
 
 std::string boolean_field(bool value) { return value ? "true" : "false"; }
 
-void add_figures(Fields& fields, const RoutingFigures& figures) {
-  fields.emplace_back("rows", std::to_string(figures.rows));
-  fields.emplace_back("active_experts", std::to_string(figures.active_experts));
-  fields.emplace_back("max_rows", std::to_string(figures.max_rows));
-  fields.emplace_back("max_over_mean", number_field(figures.max_over_mean, 5));
-  fields.emplace_back("cv", number_field(figures.cv, 5));
-  fields.emplace_back("effective_experts", number_field(figures.effective_experts, 5));
-}
-
 // The variant, a column for each knob of any variant that is built in, and those of a pack's candidate. A knob that the
 // variant does not have stays empty: 0 would be a value.
 void add_candidate(Fields& fields, const Entry& entry) {
@@ -143,9 +134,18 @@ std::string quoted(const std::string& text) {
   return '"' + replaced(text, "\"", {"\"\""}) + '"';
 }
 
-// RFC 4180 with line feeds at line ends. The first row gives columns alone. A column that some rows lack stands behind
-// that before it in the others.
-std::string csv_text(const std::vector<Fields>& rows) {
+}  // namespace
+
+void add_figures(Fields& fields, const RoutingFigures& figures) {
+  fields.emplace_back("rows", std::to_string(figures.rows));
+  fields.emplace_back("active_experts", std::to_string(figures.active_experts));
+  fields.emplace_back("max_rows", std::to_string(figures.max_rows));
+  fields.emplace_back("max_over_mean", number_field(figures.max_over_mean, 5));
+  fields.emplace_back("cv", number_field(figures.cv, 5));
+  fields.emplace_back("effective_experts", number_field(figures.effective_experts, 5));
+}
+
+std::string csv_text(const std::vector<Fields>& rows, size_t first) {
   std::vector<std::string> columns;
   const auto place = [&](const std::string& name) { return std::ranges::find(columns, name); };
   for (const Fields& row : rows)
@@ -153,15 +153,13 @@ std::string csv_text(const std::vector<Fields>& rows) {
       if (place(row[i].first) == columns.end())
         columns.insert(i == 0 ? columns.begin() : place(row[i - 1].first) + 1, row[i].first);
   std::string text = fmt::format("{}\n", fmt::join(mapped(columns, quoted), ","));
-  for (const Fields& row : std::span(rows).subspan(1)) {
+  for (const Fields& row : std::span(rows).subspan(first)) {
     std::vector<std::string> values(columns.size());
     for (const auto& [name, value] : row) values[static_cast<size_t>(place(name) - columns.begin())] = quoted(value);
     text += fmt::format("{}\n", fmt::join(values, ","));
   }
   return text;
 }
-
-}  // namespace
 
 Export export_csv(const TunedTable& table) {
   Entry blank;
@@ -170,7 +168,7 @@ Export export_csv(const TunedTable& table) {
   const std::vector<Step> steps = training_steps(cell_times(table));
   for (size_t i = 0; i < table.entries.size(); ++i)
     rows.push_back(fields_of(table.entries[i], table, step_of(steps, i)));
-  return {.files = {{"", csv_text(rows)}}};
+  return {.files = {{"", csv_text(rows, 1)}}};
 }
 
 }  // namespace moetune

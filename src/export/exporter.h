@@ -17,6 +17,12 @@ struct Export {
   std::vector<std::string> notes = {};  // for standard error: what was left out and why, what knobs mean there
 };
 
+/// RFC 4180 with line feeds at line ends: the columns of all rows, and the rows from `first` on. A column that some
+/// rows lack stands behind that before it in the others.
+std::string csv_text(const std::vector<Fields>& rows, size_t first = 0);
+/// Appends the columns of a realised routing.
+void add_figures(Fields& fields, const RoutingFigures& figures);
+
 /// One row an entry, the same columns in every table; quoting after RFC 4180, lines end in a line feed.
 Export export_csv(const TunedTable& table);
 /// Cells and robust choices with knobs, cubin and time, without rows and rivals: configs/schema/runtime.json.

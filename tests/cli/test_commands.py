@@ -158,7 +158,7 @@ def test_verify_counts_spills_in_a_space_as_pruned(planted):
 def test_verify_launches_winners_again_and_again(room):
     room.made_table("moetune-table.json", tokens=(8,))
     begin = time.monotonic()
-    verify = ["verify", "--table", "moetune-table.json", *CPU, "--repeat-for", "300ms"]
+    verify = ["verify", "moetune-table.json", *CPU, "--repeat-for", "300ms"]
     point, = document("verify", room, *verify)["points"]
     assert time.monotonic() - begin > 0.3
     assert point["repetition"]["launches"] > 1 and point["repetition"]["different"] == 0
@@ -416,6 +416,11 @@ def test_list(room, what):
     text = room.ok("list", what).stdout
     assert text.startswith("| name ") and all(len(line) <= 80 for line in text.splitlines()), text
     assert all(f"| {name[0]}" in text for name in names)  # with its aliases, or its parameters
+
+
+def test_knobs_of_a_variant(room):
+    listed = document("list", room, "list", "knobs", "--variant", "simt")["items"]
+    assert [knob["name"] for knob in listed] == ["block_m", "block_n", "block_k"]
 
 
 def test_every_listed_model_makes_cells(room):

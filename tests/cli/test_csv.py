@@ -28,3 +28,12 @@ def test_csv_of_tune_quotes_as_rfc_4180_says(room):
     assert (row["variant"], row["stages"], row["n"]) == ("cpu", "", "64") and float(row["low_us"]) <= float(row["median_us"])
     assert row["routing"] == "trace:q\"uoted.json#x, y"
     assert '"trace:q""uoted.json#x, y"' in result.stdout
+
+
+def test_csv_of_bench_and_of_a_dry_run_has_a_row_a_result(room):
+    cells = [*CPU, "--experts", "4", "--top-k", "2", "--n", "64", "--k", "64", "--tokens", "8,16", "--format", "csv"]
+    planned = rows_of(room.ok("tune", *cells, "--dry-run", "--space", "quick", "--strategy", "random"))
+    assert [row["tokens"] for row in planned] == ["8", "16"] and all(int(row["legal"]) > 0 for row in planned)
+    measured = rows_of(room.ok("bench", *cells, "--rounds", "2", "-q"))
+    assert [row["role"] for row in measured if row["tokens"] == "8"] == ["default", "baseline"]
+    assert list(measured[0])[:len(CELL)] == CELL and all(float(row["median_us"]) > 0 for row in measured)

@@ -56,6 +56,9 @@ def test_compile_says_why_nothing_is_legal(room, arguments, words):
     (["list", "models", "--show", "mixtral-8x7b", "--format", "json"], "warning: --format has no effect with --show"),
     (["doctor", *CPU, "--quick", "--no-cache"], "warning: --no-cache has no effect with --quick"),
     (["tune", *TINY, "--at-once", "7", "--dry-run"], "warning: --at-once has no effect on a cpu"),
+    (["list", "models", "--variant", "mma"], "error: --variant is for the list of knobs"),
+    (["tune", *TINY, "-o", "t.json", "--journal", "t.json.lock"], "--journal names the lock file of --output: t.json.lock"),
+    (["bench", "t.json", "--table", "t.json"], "TABLE and --table both name a table"),
     (["verify", *TINY, "--candidate", "cpu", "--variant", "mma"], "no variant of the space 'quick' runs on a cpu"),
 ])
 def test_options_without_an_effect_are_named(room, command, said):
@@ -74,6 +77,7 @@ def test_missing_files_name_the_nearest(room):
     ("empty.json", "", "empty.json"),
     ("other.json", '{"schema": "moetune.bench/1"}', "its schema is 'moetune.bench/1', expected 'moetune.table/1'"),
     ("newer.json", '{"schema": "moetune.table/2"}', "its schema is 'moetune.table/2', expected 'moetune.table/1'"),
+    ("older.json", '{"schema": "moetune.table/0"}', "another version of moetune wrote it: make it again with this one"),
     ("plain.json", "{}", "schema"),
     ("list.json", "[]", "list.json"),
     ("deep.json", "[" * 100000, "deep.json"),

@@ -189,6 +189,7 @@ void report(const std::vector<EntrantResult>& results, const TunedTable& layers,
   std::string written;
   write_outputs({[&] {
                    if (options.format == OutputFormat::json) print(pretty_json(json));
+                   if (options.format == OutputFormat::csv) print(bench_csv(results));
                    if (options.format == OutputFormat::text || options.format == OutputFormat::markdown)
                      print(bench_text(results, style_of(options.format, invocation.terminal, options.verbose), layers));
                    if (options.format == OutputFormat::markdown) print(cut_short(fault));
@@ -297,7 +298,7 @@ void declare_bench(OptionSet& set, BenchOptions& options) {
   set.flag("--in-process", options.in_process,
            "Run kernels in this process, where ncu and compute-sanitizer see them; a kernel that crashes ends it");
   set.value("-o,--output", options.output, "FILE", "Write the results as JSON; - is standard output");
-  declare_format(set, options.format);
+  declare_format(set, options.format, /*has_csv=*/true);
   set.flag("-v,--verbose", options.verbose, "Print all knobs of candidates, roles and rates");
   set.flag("-q,--quiet", options.quiet, "No progress");
 }
@@ -308,7 +309,7 @@ Command bench_command() {
   return {.name = "bench",
           .summary = "Time candidates, a table's winners and the baselines",
           .examples =
-              "  moetune bench --table moetune-table.json\n"
+              "  moetune bench moetune-table.json\n"
               "  moetune bench --table moetune-table.json --projection ffn --tokens 4096\n"
               "  moetune bench --model qwen3-30b-a3b --tokens 256 --candidate \"simt\"\n"
               "  moetune bench --device cpu --experts 8 --top-k 2 --n 256 --k 128 --tokens 64 -o bench.json",

@@ -16,7 +16,7 @@ constexpr const char *kModels = "configs/models/", *kRoutings = "configs/routing
                      *kSuites = "configs/suites/", *kSchemas = "configs/schema/", *kServed = "configs/tuned/served/";
 
 struct ListOptions {
-  std::string what, show, recording;
+  std::string what, show, recording, variant;
   std::vector<std::string> packs;
   OutputFormat format = OutputFormat::text;
 };
@@ -235,7 +235,16 @@ Exit run_list(const ListOptions& options, const Invocation& invocation) {
   if (!options.show.empty()) return show(lister, options.show), Exit::yes;
   if (!options.recording.empty() && lister.what != "routings")
     throw request_error("--recording is for the list of routings", "moetune list routings --recording FILE");
+  if (!options.variant.empty() && lister.what != "knobs")
+    throw request_error("--variant is for the list of knobs", "moetune list knobs --variant mma");
   Json items = options.recording.empty() ? lister.list(Catalog(options.packs)) : describe_recording(options.recording);
+  if (!options.variant.empty()) {
+    const std::string name = Catalog(options.packs).find(options.variant)->name;
+    Json own = Json::array();
+    for (const Json& item : items)
+      if (contains(item["variants"], Json(name))) own.push_back(item);
+    items = own;
+  }
   if (options.format == OutputFormat::text) narrow(items);
   print_document(options.format, document("list", invocation.argv, {{"what", options.what}, {"items", items}}),
                  grid_text(grid_of(items), style_of(options.format, invocation.terminal)));
@@ -248,6 +257,7 @@ void declare_list(OptionSet& set, ListOptions& options) {
             shown_names);
   set.value("--recording", options.recording, "NAME|FILE",
             "Describe a recorded routing: tokens, rows, active experts and skew of each layer");
+  set.value("--variant", options.variant, "NAME", "Of the knobs, those that this variant has");
   declare_packs(set, options.packs);
   declare_format(set, options.format);
 }
@@ -259,7 +269,7 @@ Command list_command() {
           .summary = "List models, knobs, routings, devices, schemas, ...",
           .examples =
               "  moetune list models\n"
-              "  moetune list routings\n"
+              "  moetune list knobs --variant mma\n"
               "  moetune list routings --recording loads.json\n"
               "  moetune list schemas --show table\n"
               "  moetune list devices --format json",

@@ -265,8 +265,9 @@ Exit run_dry(const TuneOptions& options, TuneRequest request, Whole whole, std::
   Plan plan = make_plan(request.cells, source, backend->device(), request.seed);
   plan.output = options.output;
   plan.journal = options.journal;
-  print(options.format == OutputFormat::json ? pretty_json(plan_json(plan, request.tool))
-                                             : plan_text(plan, style_of(options.format, invocation.terminal)));
+  print(options.format == OutputFormat::json  ? pretty_json(plan_json(plan, request.tool))
+        : options.format == OutputFormat::csv ? plan_csv(plan)
+                                              : plan_text(plan, style_of(options.format, invocation.terminal)));
   require_candidates(request.cells, request.space, backend->device(), "");  // as the run would
   return Exit::yes;
 }
@@ -341,8 +342,8 @@ Sharing sharing_of(const TuneOptions& options, const std::vector<Cell>& cells) {
 }
 
 Exit run_tune(TuneOptions options, const Invocation& invocation) {
-  if (options.format == OutputFormat::csv && (options.dry_run || !options.served.program.empty()))
-    throw request_error("--format csv is for the winners of a run, without --dry-run and --for", "use json or text");
+  if (options.format == OutputFormat::csv && !options.served.program.empty())
+    throw request_error("--format csv is for cells and their winners, without --for", "use json or text");
   for (const std::string& text : model_notes(options.cells.request)) note(invocation.terminal, text);
   std::optional<ServedRun> served;
   if (!options.served.program.empty()) {
@@ -367,8 +368,8 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
   if (choosing && !options.append) require_choice(*choosing, request.cells);
   require_outputs(files_of(options, request.cells), options.dry_run);
   require_problems(request.cells);
-  const Sharing sharing = sharing_of(options, request.cells);
   if (options.dry_run) return run_dry(options, request, whole, choosing, invocation);
+  const Sharing sharing = sharing_of(options, request.cells);
 
   const OutputLock ours(options.output);  // one tuner per table and per journal, before a device is opened
   if (std::error_code error; fs::exists(options.journal, error)) static_cast<void>(Journal::claim(options.journal));

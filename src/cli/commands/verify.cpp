@@ -311,7 +311,7 @@ Command verify_command() {
               "  moetune verify --model qwen3-30b-a3b --tokens 256 --routing zipf:1.0\n"
               "  moetune verify --device cpu --experts 8 --top-k 2 --n 65 --k 33 --tokens 17 --space quick\n"
               "  moetune verify --suite hard --seed 1 --space full --max-candidates 24\n"
-              "  moetune verify --table moetune-table.json --repeat-for 5m",
+              "  moetune verify moetune-table.json --repeat-for 5m",
           .declare = with_options<VerifyOptions, declare_verify, run_verify>};
 }
 

@@ -98,7 +98,13 @@ void require_distinct(const Files& files) {
                           fmt::format("give {} another file name", output.option));
   };
   for (size_t i = 0; i < files.outputs.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) require(files.outputs[i], files.outputs[j].option, files.outputs[j].path);
+    for (size_t j = 0; j < files.outputs.size(); ++j) {
+      if (j < i) require(files.outputs[i], files.outputs[j].option, files.outputs[j].path);
+      if (same_file(files.outputs[i].path, files.outputs[j].path.string() + ".lock"))
+        throw request_error(fmt::format("{} names the lock file of {}: {}", files.outputs[i].option,
+                                        files.outputs[j].option, files.outputs[i].path.string()),
+                            fmt::format("give {} another file name", files.outputs[i].option));
+    }
     for (const InputFile& input : files.inputs) require(files.outputs[i], input.option, input.path);
   }
 }

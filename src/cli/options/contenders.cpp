@@ -73,8 +73,14 @@ void declare(OptionSet& set, ContenderOptions& options) {
   set.group("Candidates");
   set.list("--candidate", options.candidates, "TEXT",
            "A candidate, such as \"mma block_m=128 stages=4\"; other knobs have the default's values");
-  set.value("--table", options.table, "FILE",
-            "Take the winners and layers of a tuned table; the options of cells pick among its cells");
+  set.argument("TABLE", options.table, "A tuned table, as of --table", {}, /*required=*/false);
+  set.value(
+      "--table",
+      [&options](const std::string& word, const std::string&) {
+        if (!options.table.empty()) throw request_error("TABLE and --table both name a table", "leave one of them out");
+        options.table = word;
+      },
+      "FILE", "Take the winners and layers of a tuned table; the options of cells pick among its cells");
   set.group("Options");
 }
 
@@ -165,12 +171,11 @@ std::vector<CellWork> make_work(const CellOptions& cells, const ContenderOptions
 
 void require_candidates(const std::vector<Cell>& cells, const SearchSpace& space, const DeviceInfo& device,
                         const std::string& hint) {
+  require_variant(space, device);
   Shape before;
   for (const Cell& cell : cells) {
     if (cell.shape == before) continue;  // legality does not depend on rows
     before = cell.shape;
-    static_cast<void>(
-        default_candidate(space, make_problem(cell), device));        // throws where no variant is for the device
     const Enumeration found = draw(space, cell.shape, device, 1, 0);  // looks no further than the first legal one
     if (!found.legal.empty()) continue;
     const auto reason =

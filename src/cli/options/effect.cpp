@@ -22,7 +22,7 @@ constexpr std::string_view kServers = "servers";  // in place of values: the wor
 constexpr NoEffect kRules[] = {
     {"compile", "--output", When::with, "--show-unit", {}, true},
     {"compile", "--format,--kernels,--no-cache", When::with, "--show-unit"},
-    {"list", "--format,--pack,--recording", When::with, "--show"},
+    {"list", "--format,--pack,--recording,--variant", When::with, "--show"},
     {"doctor", "--kernels,--no-cache", When::with, "--quick"},
     {"doctor", "--pack", When::always},
     {"check", "--commit", When::without, "--history"},
@@ -42,7 +42,7 @@ constexpr NoEffect kRules[] = {
      {},
      true},
     {"tune", "--at-once", When::on_cpu},
-    {"", "--kernels,--no-cache", When::on_cpu},
+    {"", "--pack,--kernels,--no-cache", When::on_cpu},
 };
 
 // "with --show-unit", "without --format vllm or sglang", "on a cpu"; empty where the options have an effect.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text/units.h"
+#include "export/exporter.h"
 #include "record/layer.h"
 
 namespace moetune {
@@ -86,6 +87,26 @@ Json to_json(const EntrantResult& result) {
   json["tflops"] = rounded(result.flops / result.measurement.time.value * 1e-12);
   json["tbps"] = rounded(result.bytes / result.measurement.time.value * 1e-12);
   return json;
+}
+
+std::string bench_csv(const std::vector<EntrantResult>& results) {
+  return csv_text(mapped(results, [](const EntrantResult& result) {
+    const Estimate& time = result.measurement.time;
+    const auto number = [&](double value) { return result.status == Status::ok ? fmt::format("{:.6g}", value) : ""; };
+    Fields fields = fields_of(result.cell);
+    fields.insert(fields.end(), {{"role", result.entrant.role},
+                                 {"contender", text(result.entrant.contender)},
+                                 {"status", std::string(name(result.status))},
+                                 {"reason", result.reason},
+                                 {"median_us", number(time.value * 1e6)},
+                                 {"low_us", number(time.low * 1e6)},
+                                 {"high_us", number(time.high * 1e6)},
+                                 {"samples", number(time.samples)},
+                                 {"baseline_speedup", result.versus.value > 0 ? number(result.versus.value) : ""},
+                                 {"tflops", number(result.flops / time.value * 1e-12)},
+                                 {"tbps", number(result.bytes / time.value * 1e-12)}});
+    return fields;
+  }));
 }
 
 std::vector<CellTimes> cell_times(const std::vector<EntrantResult>& results) {

@@ -21,6 +21,9 @@ bool has_role(const Entrant& entrant, std::string_view role);
 /// of a cell follow each other.
 std::vector<CellTimes> cell_times(const std::vector<EntrantResult>& results);
 
+/// A row a result; numbers are empty where it failed.
+std::string bench_csv(const std::vector<EntrantResult>& results);
+
 /// How many results failed.
 int64_t failures(const std::vector<EntrantResult>& results);
 

@@ -7,6 +7,7 @@
 
 #include "base/text/grid.h"
 #include "base/text/units.h"
+#include "export/exporter.h"
 
 namespace moetune {
 
@@ -30,6 +31,16 @@ Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const De
     plan.items.push_back({cell, figures(make_problem(cell).routing), std::move(listed)});
   }
   return plan;
+}
+
+std::string plan_csv(const Plan& plan) {
+  return csv_text(mapped(plan.items, [](const Plan::Item& item) {
+    Fields fields = fields_of(item.cell);
+    add_figures(fields, item.figures);
+    const std::vector<std::string> numbers = counts(item);
+    fields.insert(fields.end(), {{"candidates", numbers[0]}, {"pruned", numbers[1]}, {"legal", numbers[2]}});
+    return fields;
+  }));
 }
 
 Json plan_json(const Plan& plan, const Json& tool) {

@@ -24,6 +24,7 @@ struct Plan {
 /// `seed` is that of the run, by which the source draws. Candidates are counted where that can be done.
 Plan make_plan(const std::vector<Cell>& cells, CandidateSource& source, const DeviceInfo& device, uint64_t seed);
 
+std::string plan_csv(const Plan& plan);              // a row a cell
 Json plan_json(const Plan& plan, const Json& tool);  // moetune.plan/1
 /// Cells under their layers, then pruned reasons with their counts, then the files, as text or as Markdown.
 std::string plan_text(const Plan& plan, const Style& style);
