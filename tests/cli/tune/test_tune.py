@@ -104,7 +104,6 @@ def test_dry_run_writes_nothing_and_says_what_it_would(room):
     assert room.files() == []
     assert "Would write out/t.json and out/t.json.journal.jsonl." in result.stdout
     assert "| legal |" in result.stdout
-    assert "--format csv is for the winners of a run" in room.error(2, "tune", *TINY, "--dry-run", "--format", "csv")
 
 
 def test_dry_run_counts_what_is_pruned(room):
