@@ -68,7 +68,7 @@ enum class Sums {
 
 /// How a checkpoint's W lies: in rows, or as registers take it after a pass ahead of time (kernels/reordered.h).
 enum class WeightOrder { as_is, reordered };
-std::string_view name(WeightOrder order);                // "as-is", "reordered"
+std::string_view name(WeightOrder order);               // "as-is", "reordered"
 WeightOrder parse_weight_order(std::string_view text);  // Exit::request with the nearest
 
 /// A row of the table: the operands of a layer's products. Y's type is that of every result and gradient; X of a format

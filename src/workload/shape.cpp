@@ -43,8 +43,7 @@ const Format& format_from_json(const JsonAt& json) {
   const ScaleKind scales = word_at(json["scales"], parse_scales);
   const Dtype result = word_at(json["out_dtype"], parse_dtype);
   const bool fast = json["fast_sums"].boolean();
-  const bool reordered =
-      json.has("weights") && word_at(json["weights"], parse_weight_order) == WeightOrder::reordered;
+  const bool reordered = json.has("weights") && word_at(json["weights"], parse_weight_order) == WeightOrder::reordered;
   return with_place(
       json, [&](const JsonAt&) -> const Format& { return find_format(dtype, scales, result, fast, reordered); });
 }

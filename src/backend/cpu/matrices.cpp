@@ -91,7 +91,8 @@ void Input::unpack_scaled(int64_t expert, int64_t row, int64_t column, int64_t c
   for (int64_t first = 0, end = 0; first < count; first = end) {
     end = std::min(count, ((column + first) / step + 1) * step - column);
     const float factor = scale(expert, row, column + first);
-    const float zero = zeros ? nibble_at(operand.type.dtype, zeros, zero_index(product, operand, expert, row, column + first)) : 0;
+    const float zero =
+        zeros ? nibble_at(operand.type.dtype, zeros, zero_index(product, operand, expert, row, column + first)) : 0;
     for (int64_t i = first; i < end; ++i) target[i] = (target[i] - zero) * factor;
   }
   if (!scales_stage(operand.type)) return;

@@ -155,7 +155,8 @@ class PackKernel : public Kernel {
 
 }  // namespace
 
-CompileResult stated_result(const Pack& pack, const Candidate& candidate, const Shape& shape, const DeviceInfo& device) {
+CompileResult stated_result(const Pack& pack, const Candidate& candidate, const Shape& shape,
+                            const DeviceInfo& device) {
   const PackBinary* binary = binary_of(pack, candidate.values, shape);
   const std::string* file = binary ? file_for(pack, binary->files, device.compute_capability) : nullptr;
   if (!file) return {.status = Status::compile_error, .reason = "the pack has no kernel for this device and knobs"};

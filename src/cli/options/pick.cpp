@@ -121,8 +121,7 @@ void pick_layers(std::vector<Entry>& entries, const std::string& file) {
 
 std::vector<std::string> cell_arguments(const Cell& cell) {
   static const std::map<std::string_view, std::string> usual = {
-      {"projection", "up"}, {"op", "fwd"}, {"out_dtype", "bf16"}, {"zero_experts", "0"},
-      {"weights", "as-is"},
+      {"projection", "up"}, {"op", "fwd"}, {"out_dtype", "bf16"}, {"zero_experts", "0"}, {"weights", "as-is"},
       {"gated", ""},        {"tp", "1"},   {"ep", "1"},           {"seed", "0"}};
   std::set<std::string_view> implied = {"model", "hidden", "intermediate"};  // by the other sizes
   if (!is_quantised(cell.shape.layer.format)) implied.insert({"scales", "out_dtype"});

@@ -39,7 +39,7 @@ std::optional<std::string> illegal_block(std::string_view knob, int value, int s
 }
 
 std::optional<std::string> illegal(const CpuKnobs& c, const Shape& shape, const DeviceInfo& device) {
-  const std::vector<Dtype> dtypes = {Dtype::bf16, Dtype::fp16, Dtype::fp32, Dtype::fp8,
+  const std::vector<Dtype> dtypes = {Dtype::bf16, Dtype::fp16, Dtype::fp32,  Dtype::fp8,
                                      Dtype::int8, Dtype::int4, Dtype::uint4, Dtype::e2m1};
   if (auto reason = unsupported("cpu", shape, dtypes, {Op::fwd, Op::dx, Op::dw})) return reason;
   if (shape.layer.format.w.reordered) return "cpu reads W in rows, --weights as-is: wgmma reads it reordered";
