@@ -103,6 +103,9 @@ template <class Element, int columns, class Scale, bool zero_points, class Stage
 struct RegisterW<
     OperandType<Reordered<Element>, GroupScalesOfW<columns, Scale, zero_points>, WidenScaled<StageElement>>> {
   using Stage = StageElement;
+  using ScaleElement = Scale;
+  static constexpr int group_columns = columns;
+  static constexpr bool has_zeros = zero_points;
   using Bits = ReorderedBits<Element>;
   using ScaleBits = ReorderedScale<Scale, Stage>;
   static constexpr int groups = reordered_groups(columns), steps = kReorderedColumns / 16;

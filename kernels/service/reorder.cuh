@@ -6,15 +6,13 @@ namespace moetune {
 
 // Rows of W as they lie: elements [experts, n, k], two in a byte, scales [experts, n, k / columns], zero points
 // [experts, n / 2, k / columns], two rows in a byte. `per_output` is 2 where gates and ups are combined. Rows and
-// columns past the end are zeros. Where a scale can't be stored `refused` becomes 1 + its index. One block of 128
-// threads for each block.
+// columns past the end are zeros. Where a scale can't be stored `refused` becomes 1 + its index. Blocks have 128
+// threads.
 template <class Type>
-struct Reorder;
-template <class Element, int columns, class Scale, bool zero_points, class StageElement>
-struct Reorder<
-    OperandType<Reordered<Element>, GroupScalesOfW<columns, Scale, zero_points>, WidenScaled<StageElement>>> {
-  using W = RegisterW<
-      OperandType<Reordered<Element>, GroupScalesOfW<columns, Scale, zero_points>, WidenScaled<StageElement>>>;
+struct Reorder {
+  using W = RegisterW<Type>;
+  using Scale = W::ScaleElement;
+  static constexpr int columns = W::group_columns;
   const unsigned char* elements;
   const Scale* scales;
   const unsigned char* zeros;
@@ -27,9 +25,8 @@ struct Reorder<
     const long long y = column / 16 * 8 + column % 8, up = column / 8 % 2;
     return interleaved ? 2 * y + up : y + up * (n / 2);
   }
-  __device__ __forceinline__ void run(unsigned char* out, unsigned long long* refused) const {
-    const long long across = reordered_blocks(k), down = reordered_blocks(n);
-    const long long number = blockIdx.x, expert = number / (down * across);
+  __device__ __forceinline__ void run(unsigned char* out, long long number, unsigned long long* refused) const {
+    const long long across = reordered_blocks(k), down = reordered_blocks(n), expert = number / (down * across);
     const long long first_row = number / across % down * kReorderedRows, first_k = number % across * kReorderedColumns;
     const long long groups = (k + columns - 1) / columns;
     unsigned char* const block = out + number * W::bytes;
@@ -69,7 +66,7 @@ struct Reorder<
       const auto stored = W::ScaleBits::place(scale);
       reinterpret_cast<decltype(W::ScaleBits::place(scale))*>(
           block + W::scales_at)[first + reordered_place(sizeof stored, W::groups, g, at_row)] = stored;
-      if constexpr (zero_points)
+      if constexpr (W::has_zeros)
         block[W::zeros_at + first + reordered_place(1, W::groups, g, at_row)] =
             inside ? zero_of(row, group) : W::outside;
     }
@@ -79,9 +76,11 @@ struct Reorder<
 }  // namespace moetune
 
 extern "C" __global__ void reorder(unsigned char* out, const unsigned char* elements, const void* scales,
-                                   const unsigned char* zeros, long long n, long long k, int per_output,
-                                   bool interleaved, unsigned long long* refused) {
+                                   const unsigned char* zeros, unsigned long long* refused, long long experts,
+                                   long long n, long long k, int per_output, int interleaved) {
   using Reorder = moetune::Reorder<WeightType>;
-  Reorder{elements, static_cast<decltype(Reorder::scales)>(scales), zeros, n, k, per_output, interleaved}.run(out,
-                                                                                                              refused);
+  const Reorder pass = {elements,        static_cast<const typename Reorder::Scale*>(scales), zeros, n, k, per_output,
+                        interleaved != 0};
+  const long long blocks = experts * moetune::reordered_blocks(n) * moetune::reordered_blocks(k);
+  for (long long number = blockIdx.x; number < blocks; number += gridDim.x) pass.run(out, number, refused);
 }

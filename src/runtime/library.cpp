@@ -394,6 +394,22 @@ std::shared_ptr<Plan> KernelLibrary::choose(const moetune_choice& how, int64_t t
        vector_of("bias", "fp32", biased ? experts : 0, 4)});
 }
 
+std::shared_ptr<Plan> KernelLibrary::reorder(const std::string& format, int64_t experts, int64_t n, int64_t k,
+                                             int gates) {
+  if (!at_.has("reorder") || !at_["reorder"].has(format))
+    throw request_error("reorder: " + at_.where() + " has no kernel that reads " + format);
+  if (experts < 1 || n < 1 || k < 1 || experts > kMaxRouted || n > kMaxSlots || k > kMaxSlots)
+    throw request_error("reorder: experts, n and k must be 1 or more, at most 65536 and 2^31 - 1");
+  if (k % 32 != 0) throw request_error("reorder: k must be a multiple of 32");
+  if (gates < 0 || gates > 2) throw request_error("reorder: gates are 0 (none), 1 (before ups) or 2 (by turns)");
+  if (gates > 0 && n % 16 != 0) throw request_error("reorder: with gates n must be a multiple of 16");
+  return service(
+      "reorder", format, {"experts", "n", "k", "per_output", "interleaved"},
+      {experts, n, k, gates > 0 ? 2 : 1, gates == 2},
+      {vector_of("reordered", "uint8", 0, 16), vector_of("w", "uint8", 0, 1), vector_of("w_scales", "uint8", 0, 2),
+       vector_of("w_zeros", "uint8", 0, 1), vector_of("refused", "uint8", 0, 8)});
+}
+
 std::shared_ptr<Plan> KernelLibrary::sum(const moetune_request& down, int64_t tokens) {
   const std::string_view fusion = down.fusion;
   if (!fusion.starts_with("permute_y") || fusion.find("sum_slots") != fusion.npos)

@@ -70,6 +70,8 @@ class KernelLibrary {
   std::shared_ptr<Plan> route(int64_t experts, int64_t slots, int64_t first_expert, int64_t rows, int id_bytes);
   /// Of logits of `dtype`; see moetune_choose.
   std::shared_ptr<Plan> choose(const moetune_choice& how, int64_t tokens, const std::string& dtype, bool biased);
+  /// Of a format of W; see moetune_reorder.
+  std::shared_ptr<Plan> reorder(const std::string& format, int64_t experts, int64_t n, int64_t k, int gates);
   /// Of the rows that `down` writes by slot; see moetune_launch_layer.
   std::shared_ptr<Plan> sum(const moetune_request& down, int64_t tokens);
   LoadedFunction load(const JsonAt& launch);

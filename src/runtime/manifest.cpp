@@ -64,6 +64,12 @@ void require_manifest(const JsonAt& manifest) {
   if (manifest.has("choose")) require_launch(manifest["choose"], of_choose, files);  // exports of before have neither
   if (manifest.has("sum"))
     for (const char* y : {"bf16", "fp16"}) require_launch(manifest["sum"][y], of_sum, files);
+  const LaunchNames of_reorder{
+      .sizes = any_sizes(),
+      .pointers = {{"reordered", ""}, {"w", ""}, {"w_scales", ""}, {"w_zeros", ""}, {"refused", ""}}};
+  if (manifest.has("reorder"))
+    for (const auto& [format, launch] : manifest["reorder"].value().items())
+      require_launch(manifest["reorder"][format], of_reorder, files);
   std::set<std::string> kernels;
   each(manifest["kernels"], [&](const JsonAt& kernel) {
     require_kernel(kernel, files);

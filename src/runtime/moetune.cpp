@@ -230,4 +230,23 @@ int moetune_route(moetune_library* library, int64_t experts, int64_t slots, int6
   });
 }
 
+int moetune_reorder(moetune_library* library, const char* format, int64_t experts, int64_t n, int64_t k, int gates,
+                    const void* w, const void* w_scales, const void* w_zeros, void* reordered, void* refused,
+                    void* stream) {
+  const std::initializer_list<Argument> pointers = {
+      {"library", library},   {"format", format},       {"w", w},
+      {"w_scales", w_scales}, {"reordered", reordered}, {"refused", refused}};
+  return guarded("moetune_reorder", pointers, [&] {
+    if (std::string_view(format).starts_with("uint4") && !w_zeros)
+      throw request_error("reorder: w_zeros is null, and uint4 has zero points");
+    const CurrentContext current(library->context());
+    const moetune_operand operands[] = {{"reordered", reordered, -1},
+                                        {"w", w, -1},
+                                        {"w_scales", w_scales, -1},
+                                        {"w_zeros", w_zeros, -1},
+                                        {"refused", refused, -1}};
+    library->reorder(format, experts, n, k, gates)->launch(operands, nullptr, static_cast<CUstream>(stream));
+  });
+}
+
 }  // extern "C"

@@ -157,6 +157,16 @@ MOETUNE_API int moetune_route(moetune_library* library, int64_t experts, int64_t
                               int64_t rows, int id_bytes, const void* topk_ids, void* m_sizes, void* gather_indices,
                               void* stream);
 
+/* Reorders weights of 4 bits as kernels of a format with "-reordered" in its name read them, once ahead of time, in one
+ * kernel: w [experts, n, k], two elements in a byte, the first in its low bits; w_scales [experts, n, k / group]; of
+ * uint4 w_zeros [experts, n / 2, k / group], the even row in the low bits, else null. gates is 0 where a row of W is a
+ * column of Y, 1 where all gates come before the ups, 2 where gate and up alternate. Writes `reordered`, of as many
+ * bytes as the kernel's operand "w" has (moetune_needs). `refused`, 8 bytes on the device, zeros before, becomes 1 +
+ * the index of a scale that can't be stored: of mxfp4 one above 2. */
+MOETUNE_API int moetune_reorder(moetune_library* library, const char* format, int64_t experts, int64_t n, int64_t k,
+                                int gates, const void* w, const void* w_scales, const void* w_zeros, void* reordered,
+                                void* refused, void* stream);
+
 #ifdef __cplusplus
 }
 #endif

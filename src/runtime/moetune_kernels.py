@@ -14,6 +14,7 @@ import json
 import math
 import operator
 import pathlib
+import re
 import sys
 import typing
 
@@ -84,7 +85,8 @@ _ARGUMENTS = {
                               ctypes.POINTER(_Operand), ctypes.c_size_t, ctypes.POINTER(Strides), ctypes.c_void_p],
     "moetune_choose": [ctypes.c_void_p, ctypes.POINTER(Choice), ctypes.c_int64, ctypes.c_char_p,
                        *[ctypes.c_void_p] * 5],
-    "moetune_route": [ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_int, *[ctypes.c_void_p] * 4]}
+    "moetune_route": [ctypes.c_void_p, *[ctypes.c_int64] * 4, ctypes.c_int, *[ctypes.c_void_p] * 4],
+    "moetune_reorder": [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_int64] * 3, ctypes.c_int, *[ctypes.c_void_p] * 6]}
 
 
 def _load():
@@ -305,6 +307,35 @@ class Library:
         require(_c.moetune_route(self.handle, m_sizes.numel(), topk_ids.numel(), first_expert, gather_indices.numel(),
                                  topk_ids.element_size(), topk_ids.data_ptr(), m_sizes.data_ptr(),
                                  gather_indices.data_ptr(), stream))
+
+    def reorder(self, format, w, w_scales, w_zeros=None, *, out, gates=None, stream=None):
+        """Reorders weights of 4 bits as kernels of `format` ("mxfp4-reordered") read them, once ahead of time, and waits
+        for it. w is torch.uint8 [experts, n, k / 2], the even column in the low bits; w_scales [experts, n, k / group] of
+        the format's dtype (mxfp4: torch.uint8, powers of two plus 127); w_zeros, of uint4 alone, torch.uint8 [experts,
+        n / 2, k / group], the even row in the low bits. gates is None, "first" where W has all gates before all ups, or
+        "interleaved" where they alternate. `out` is torch.uint8, contiguous, as the kernel's need of "w" says."""
+        words = {None: 0, "first": 1, "interleaved": 2}
+        if gates not in words:
+            raise Error(f"reorder: gates is {gates!r}, but must be None, 'first' or 'interleaved'")
+        for name, tensor in (("w", w), ("w_scales", w_scales), ("w_zeros", w_zeros), ("out", out)):
+            if tensor is not None and (len(tensor.shape) != 3 or not tensor.is_contiguous()):
+                raise Error(f"reorder: '{name}' must be contiguous and have three sides")
+        experts, n, half = w.shape
+        for name, tensor in (("w", w), ("out", out)):
+            if str(tensor.dtype) != "torch.uint8":
+                raise Error(f"reorder: '{name}' is of {tensor.dtype}, but must be of torch.uint8")
+        words_of_group = re.search(r"group(\d+)", format)
+        groups = -(-2 * half // (int(words_of_group[1]) if words_of_group else 32))
+        if list(w_scales.shape) != [experts, n, groups]:
+            raise Error(f"reorder: w_scales are {list(w_scales.shape)}, but must be {[experts, n, groups]}")
+        if w_zeros is not None and list(w_zeros.shape) != [experts, n // 2, groups]:
+            raise Error(f"reorder: w_zeros are {list(w_zeros.shape)}, but must be {[experts, n // 2, groups]}")
+        refused = w.new_zeros((8,))
+        require(_c.moetune_reorder(self.handle, format.encode(), experts, n, 2 * half, words[gates], w.data_ptr(),
+                                   w_scales.data_ptr(), None if w_zeros is None else w_zeros.data_ptr(),
+                                   out.data_ptr(), refused.data_ptr(), _handle_of(stream)))
+        if place := int.from_bytes(bytes(refused.tolist()), "little"):
+            raise Error(f"reorder: scale {place - 1} of {format} can't be stored: those of mxfp4 are 2 at most")
 
 
 class Kernel:

@@ -239,7 +239,20 @@ TEST_F(BadCalls, OfServices) {
   const auto route = [&](int64_t experts, int64_t slots, int64_t first, int64_t rows, int id_bytes = 4) {
     return moetune_route(library, experts, slots, first, rows, id_bytes, address(1), address(2), address(3), nullptr);
   };
+  const auto reorder = [&](const char* format, int64_t n, int64_t k, int gates = 0, void* scales = address(2)) {
+    return moetune_reorder(library, format, 6, n, k, gates, address(1), scales, nullptr, address(3), address(4),
+                           nullptr);
+  };
   expect_sentences({
+      {"reorder, no scales", [&] { return reorder("mxfp4-reordered", 256, 512, 0, nullptr); }, "w_scales is null"},
+      {"reorder, no format", [&] { return reorder(nullptr, 256, 512); }, "format is null"},
+      {"reorder, a format that is not exported", [&] { return reorder("int4-group32-reordered", 256, 512); },
+       "has no kernel that reads int4-group32-reordered"},
+      {"reorder, no zero points", [&] { return reorder("uint4-group32-reordered", 256, 512); }, "w_zeros is null"},
+      {"reorder, 0 columns", [&] { return reorder("mxfp4-reordered", 256, 0); }, "must be 1 or more"},
+      {"reorder, half a group", [&] { return reorder("mxfp4-reordered", 256, 48); }, "multiple of 32"},
+      {"reorder, 3 gates", [&] { return reorder("mxfp4-reordered", 256, 512, 3); }, "gates are 0"},
+      {"reorder, half a gate", [&] { return reorder("mxfp4-reordered", 24, 512, 1); }, "multiple of 16"},
       {"choose, no library",
        [&] { return moetune_choose(nullptr, &good, 1, "bf16", nullptr, nullptr, nullptr, nullptr, nullptr); },
        "moetune_choose: library is null"},
@@ -272,6 +285,7 @@ TEST_F(BadCalls, OfServices) {
        "'topk_ids' is missing"},
   });
   EXPECT_EQ(route(65536, 64, 0, 64), 0) << moetune_error();
+  EXPECT_EQ(reorder("mxfp4-reordered", 256, 512, 2), 0) << moetune_error();
 }
 
 }  // namespace

@@ -82,6 +82,8 @@ std::vector<std::pair<Shape, std::string>> wanted() {
   Shape groups = shape_of(Op::fwd, {}, 6);  // W of 4 bits, widened to bf16
   groups.layer.format = format_named("uint4-group32");
   list.emplace_back(groups, "simt");
+  groups.layer.format = format_named("mxfp4-reordered");  // scales lie in W
+  list.emplace_back(groups, "");
   list.emplace_back(down_of(6), "");
   list.emplace_back(shape_of(Op::fwd, px, 10), "wgmma gather=first tma_x=yes tma_w=yes mix=0");
   return list;
@@ -98,6 +100,8 @@ int main(int, char** argv) {
   KernelExport exported;
   exported.services.route.push_back({"sm_90a", "route.sm_90a.cubin", "route", 32});
   exported.services.finish.emplace_back(Dtype::bf16, CubinFile{"sm_90a", "finish-bf16.sm_90a.cubin", "finish", 32});
+  exported.services.reorder.emplace_back(format_named("mxfp4-reordered"),
+                                         CubinFile{"sm_90a", "reorder-mxfp4-reordered.sm_90a.cubin", "reorder", 32});
   for (const auto& [shape, text] : wanted())
     for (const char* routing : {"uniform", "zipf:1.0"})
       for (const int64_t tokens : {16, 256}) {
@@ -146,6 +150,7 @@ int main(int, char** argv) {
   for (const ExportedKernel& kernel : exported.kernels) write(kernel.cubins.front());
   write(exported.services.route.front());
   write(exported.services.finish.front().second);
+  write(exported.services.reorder.front().second);
   for (const auto& [name, text] : runtime_files()) {
     std::filesystem::create_directories((folder / name).parent_path());
     write_atomic(folder / name, text);

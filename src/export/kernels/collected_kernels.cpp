@@ -6,10 +6,12 @@
 #include "backend/cuda/compile/compiler.h"
 #include "backend/cuda/verify/service.h"
 #include "base/embedded.h"
+#include "base/group.h"
 #include "base/text/units.h"
 #include "export/kernels/runtime_files.h"
 #include "runtime/manifest.h"
 #include "variant/space/space.h"
+#include "variant/unit.h"
 #include "workload/product/passes.h"
 
 namespace moetune {
@@ -168,11 +170,16 @@ CollectedKernels collect_kernels(const TunedTable& table, const std::vector<std:
 void compile_kernels(CollectedKernels& collection, const TunedTable& table, bool cache) {
   KernelExport& exported = collection.exported;
   std::set<Dtype> finished;
+  std::vector<Format> reordered;
   for (const ExportedKernel& kernel : exported.kernels)
     if (const Product p = product_of(kernel.shape); takes_another_pass(p)) finished.insert(p.d.type.dtype);
+  for (const ExportedKernel& kernel : exported.kernels)
+    if (const Format& format = kernel.shape.layer.format; format.w.reordered && !contains(reordered, format))
+      reordered.push_back(format);
   for (const std::string& target : collection.targets) {
     std::vector<std::string> units = {route_unit()};
     for (const Dtype dtype : finished) units.push_back(finish_unit(dtype));
+    for (const Format& format : reordered) units.push_back(reorder_unit(format.w));
     std::vector<ExportedKernel*> kernels;
     for (ExportedKernel& kernel : exported.kernels)
       if (collection.archs[kernel.name].contains(target)) kernels.push_back(&kernel), units.push_back(kernel.unit);
@@ -182,6 +189,9 @@ void compile_kernels(CollectedKernels& collection, const TunedTable& table, bool
     for (const Dtype dtype : finished)
       exported.services.finish.emplace_back(dtype,
                                             file_of(fmt::format("finish-{}", name(dtype)), target, std::move(*next++)));
+    for (const Format& format : reordered)
+      exported.services.reorder.emplace_back(
+          format, file_of(fmt::format("reorder-{}", format.word), target, std::move(*next++)));
     for (ExportedKernel* kernel : kernels) kernel->cubins.push_back(file_of(kernel->name, target, std::move(*next++)));
   }
   exported.of_other_kernels = is_of_other_kernels(table, collection);
@@ -198,6 +208,7 @@ std::vector<std::pair<std::string, std::string>> kernel_files(KernelExport& expo
   }
   std::ranges::for_each(exported.services.route, add);
   for (auto& [dtype, cubin] : exported.services.finish) add(cubin);
+  for (auto& [format, cubin] : exported.services.reorder) add(cubin);
   for (const EmbeddedFile& file : embedded_files())
     if (file.path.starts_with("kernels/")) files.emplace_back(file.path, file.text);
   for (const auto& [name, text] : runtime_files())

@@ -27,7 +27,7 @@ bool is_kernel_name(const std::string& name) {
 
 // Whether exports have a file, or a folder, of this path.
 bool is_of_export(const std::string& path) {
-  static const std::regex kOthers(R"((manifest\.(json|sha256)|(route|finish-\w+)\.sm_\w+\.cubin)(\.[0-9-]+\.tmp)?)");
+  static const std::regex kOthers(R"((manifest\.(json|sha256)|(route|finish-\w+|reorder-[\w-]+)\.sm_\w+\.cubin)(\.[0-9-]+\.tmp)?)");
   const auto is_at = [&](std::string_view file) {
     return file == path || (file.starts_with(path) && file[path.size()] == '/');
   };

@@ -7,11 +7,13 @@
 
 #include "base/hash.h"
 #include "kernels/args.h"
+#include "kernels/reordered.h"
 #include "record/layer.h"
 #include "runtime/launch.h"
 #include "runtime/manifest.h"
 #include "variant/pack/launch_rule.h"
 #include "workload/product/passes.h"
+#include "workload/product/scale_places.h"
 
 namespace moetune {
 namespace {
@@ -37,10 +39,11 @@ Json texts(const std::vector<Expression>& expressions) {
   return json_list(expressions, [](const Expression& expression) { return expression.text(); });
 }
 
+// A W that is reordered has its scales and zero points in it.
 std::vector<ScalesRule> scales_of(const Product& p) {
   std::vector<ScalesRule> rules;
   for (const Operand* matrix : {&p.a, &p.b})
-    if (has_scales(matrix->type)) rules.push_back(scales_rule(p, *matrix));
+    if (has_scales(matrix->type) && !matrix->type.reordered) rules.push_back(scales_rule(p, *matrix));
   return rules;
 }
 
@@ -49,7 +52,13 @@ Expression scale_columns(const Product& p) { return ceil_div(columns_expression(
 
 // The operands that the caller passes.
 Json operands_of(const Product& p) {
-  Json list = {operand(p, p.a, "read"), operand(p, p.b, "read"), operand(p, p.d, p.accumulates ? "update" : "write"),
+  const int64_t block = reordered_block_bytes(p.b.type);
+  const Json w = block == 0 ? operand(p, p.b, "read")
+                            : operand(operand_name(p.b.matrix), "uint8",
+                                      {"experts", fmt::format("ceil_div(n, {})", kReorderedRows),
+                                       fmt::format("ceil_div(k, {}) * {}", kReorderedColumns, block)},
+                                      "read");
+  Json list = {operand(p, p.a, "read"), w, operand(p, p.d, p.accumulates ? "update" : "write"),
                operand("m_sizes", "int32", {"experts"}, "read")};
   if (reads_gather_indices(p)) list.push_back(operand("gather_indices", "int32", {"rows"}, "read"));
   if (p.weighting != Weighting::none || p.weight_gradient)
@@ -71,7 +80,7 @@ Json operands_of(const Product& p) {
     list.push_back({{"name", rule.name}, {"dtype", rule.dtype}, {"shape", texts(rule.shape)}, {"access", "read"}});
     if (!rule.strides.empty()) list.back()["strides"] = rule.strides;
   }
-  if (p.b.type.zero_points)
+  if (p.b.type.zero_points && !p.b.type.reordered)
     list.push_back(operand("w_zeros", std::string_view("uint8"),
                            {"experts", "n / 2", fmt::format("ceil_div(k, {})", p.b.type.scales.columns)}, "read"));
   return list;
@@ -98,7 +107,7 @@ std::string source_of(std::string_view field, const Product& p, const LaunchRule
   if (field == "gather_indices") return reads_gather_indices(p) ? "gather_indices" : "";
   if (field == "topk_weights") return p.weighting != Weighting::none ? "topk_weights" : "";
   if (field == "bias") return p.bias ? "bias" : "";
-  if (field == "w_zeros") return p.b.type.zero_points ? "w_zeros" : "";
+  if (field == "w_zeros") return p.b.type.zero_points && !p.b.type.reordered ? "w_zeros" : "";
   if (field == "h") return p.h || (p.gate_gradient && !leaves_sums) ? "h" : "";
   if (field == "x_again") return p.gate_gradient && !leaves_sums ? "x" : "";
   if (field.starts_with("y_scale"))
@@ -264,6 +273,7 @@ Json files_json(const KernelExport& exported) {
   for (const ExportedKernel& kernel : exported.kernels) std::ranges::for_each(kernel.cubins, add);
   std::ranges::for_each(exported.services.route, add);
   for (const auto& [dtype, cubin] : exported.services.finish) add(cubin);
+  for (const auto& [format, cubin] : exported.services.reorder) add(cubin);
   return files;
 }
 
@@ -300,6 +310,27 @@ Json route_json(const ServiceCubins& services) {
                              {{"int32", "first_expert"}},
                              {{"int32", "rows"}}}));
   return route;
+}
+
+// One launch for each format of W.
+Json reorder_json(const ServiceCubins& services) {
+  Json reorder = Json::object(), cubins = Json::object();
+  for (const auto& [format, cubin] : services.reorder) cubins[format.word][cubin.arch] = cubin.name;
+  for (const auto& [format, cubin] : services.reorder)
+    reorder[format.word] =
+        pass(cubins[format.word], "reorder", 128,
+             fmt::format("experts * ceil_div(n, {}) * ceil_div(k, {})", kReorderedRows, kReorderedColumns),
+             {pointer("reordered"),
+              pointer("w"),
+              pointer("w_scales"),
+              format.w.zero_points ? pointer("w_zeros") : Json{{"int64", "0"}},
+              pointer("refused"),
+              {{"int64", "experts"}},
+              {{"int64", "n"}},
+              {{"int64", "k"}},
+              {{"int32", "per_output"}},
+              {{"int32", "interleaved"}}});
+  return reorder;
 }
 
 Json choose_json(const ServiceCubins& services) {
@@ -365,7 +396,7 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
             {"tokens", to_json(range.tokens)},
             {"worst_regret", rounded(range.worst_regret)}};
   };
-  return {
+  Json manifest = {
       {"schema", "moetune.kernels/1"},
       {"abi", kKernelAbi},
       {"tool", table.tool},
@@ -379,6 +410,8 @@ Json kernel_manifest(const KernelExport& exported, const TunedTable& table) {
       {"kernels", json_list(exported.kernels, [&](const auto& one) { return kernel_json(one, exported.services); })},
       {"cells", json_list(exported.cells, cell_json)},
       {"ranges", json_list(exported.ranges, range_json)}};
+  if (!exported.services.reorder.empty()) manifest["reorder"] = reorder_json(exported.services);
+  return manifest;
 }
 
 void require_kernel_manifest(const JsonAt& json, const Catalog& catalog) {

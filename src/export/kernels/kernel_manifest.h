@@ -55,6 +55,8 @@ struct ServedRange {
 struct ServiceCubins {
   std::vector<CubinFile> route;
   std::vector<std::pair<Dtype, CubinFile>> finish;  // a dtype and an architecture
+  // The pass that reorders W, of a format and an architecture.
+  std::vector<std::pair<Format, CubinFile>> reorder;
 };
 
 struct KernelExport {

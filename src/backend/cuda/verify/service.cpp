@@ -164,9 +164,8 @@ void Services::reorder(const OperandType& type, const ReorderedRows& r, cudaStre
   const DeviceBuffer refused(8);
   set_in_order(refused.data(), 0, 8, stream);
   const int64_t blocks = r.experts * reordered_blocks(r.n) * reordered_blocks(r.k);
-  launch(module->kernel("reorder"), static_cast<unsigned>(blocks), 128, stream, r.out, r.elements, r.scales, r.zeros,
-         static_cast<long long>(r.n), static_cast<long long>(r.k), r.combines_gates ? 2 : 1, r.interleaved,
-         refused.as<unsigned long long>());
+  launch(module->kernel("reorder"), blocks_for(blocks), 128, stream, r.out, r.elements, r.scales, r.zeros,
+         refused.as<unsigned long long>(), r.experts, r.n, r.k, r.combines_gates ? 2 : 1, int{r.interleaved});
   require(cudaStreamSynchronize(stream), "cannot reorder W");
   if (!is_zero(refused)) throw Error(Exit::bug, "a scale of W is too large to be reordered");
 }
