@@ -46,6 +46,14 @@ inline Problem fp8_problem_of(const GpuCase& c, ScaleKind scales, Fusion fusion 
   return problem;
 }
 
+/// Of the format of that word.
+inline Problem problem_in(const GpuCase& c, std::string_view format, Fusion fusion = {}) {
+  Problem problem = problem_of(c, Dtype::bf16, fusion);
+  problem.shape.layer.format = format_named(format);
+  require_valid(problem.shape);
+  return problem;
+}
+
 /// Skips without a device.
 class GpuTest : public testing::Test {
  protected:

@@ -141,6 +141,40 @@ inline const Fp8Plant kFp8Plants[] = {
      Dtype::fp8},
 };
 
+/// Faults of W of 4 bits, in registers or in the pass that reorders it.
+struct WidenedPlant {
+  Plant plant;
+  std::string format;
+  Fusion fusion = {};
+};
+inline const std::string kWidened =
+    "wgmma block_m=32 block_n=128 block_k=128 stages=3 raster=m group=1 consumers=2 schedule=cooperative swap=yes "
+    "cluster=none in_flight=1 tma_x=yes tma_store=no tiles=static";
+inline const WidenedPlant kWidenedPlants[] = {
+    {{"elements of the columns before", "wgmma", "reordered.cuh", "take<Stage, 2>(word", "take<Stage, 0>(word"},
+     "mxfp4-reordered"},
+    {{"signs of every other column", "wgmma", "reordered.cuh", "(word) & 0x80008000u", "(word) & 0x80000000u"},
+     "mxfp4-reordered"},
+    {{"scales of the next row", "wgmma", "reordered.cuh", "scales_at + pair * scale_words",
+      "scales_at + (pair ^ 1) * scale_words"},
+     "int4-group64-reordered"},
+    {{"scales of the next row in half of a tile", "wgmma", "reordered.cuh", "const int pair = reordered_pair(thread);",
+      "const int pair = reordered_pair(thread) ^ thread / 64;"},
+     "mxfp4-reordered"},
+    {{"the zero point of another group", "wgmma", "reordered.cuh", "bytes_of_rows<groups>(packed.zeros, group)",
+      "bytes_of_rows<groups>(packed.zeros, group ^ 1)"},
+     "uint4-group32-reordered"},
+    {{"the scale of another group", "wgmma", "reordered.cuh", "ScaleBits::template take<groups>(packed.scales, group)",
+      "ScaleBits::template take<groups>(packed.scales, group ^ 1)"},
+     "mxfp4-reordered"},
+    {{"ups for gates", "wgmma", "service/reorder.cuh", "y + up * (n / 2)", "y + (1 - up) * (n / 2)"},
+     "mxfp4-reordered",
+     {.activation = Activation::silu}},
+    {{"the nibbles of a byte swapped", "wgmma", "service/reorder.cuh", "elements[index / 2] >> index % 2 * 4",
+      "elements[index / 2] >> (1 - index % 2) * 4"},
+     "int4-group128-reordered"},
+};
+
 /// Faults of the gradients of gates, and of the H that they need. Those that the reference shares, whose pass is the
 /// same code, must be found there.
 struct GatePlant {

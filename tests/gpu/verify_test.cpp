@@ -357,6 +357,26 @@ TEST_P(HardRouting, WgmmaFp8) {
   expect_right(fp8_problem_of(c, ScaleKind::tensor, {.permute_x = true}, true), "wgmma", 4);
 }
 
+TEST_P(HardRouting, WgmmaWidens) {
+  const GpuCase& c = GetParam();
+  if (c.n % 16 != 0 || c.k % 32 != 0) GTEST_SKIP() << "a scale has 32 columns, and gates alternate in groups of 8";
+  if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
+  const Fusion weighted{.permute_y = true, .topk_weights = true};
+  for (const char* format : {"mxfp4-reordered", "uint4-group32-fp16-reordered"}) {
+    expect_right(problem_in(c, format), "wgmma", 6);
+    expect_right(problem_in(c, format, {.permute_x = true, .activation = Activation::silu}), "wgmma", 6);
+    expect_right(problem_in(c, format, weighted), "wgmma", 4);
+  }
+  expect_right(
+      problem_in(c, "mxfp4-fp16-reordered", {.activation = Activation::gpt_oss, .interleaved = true, .bias = true}),
+      "wgmma", 4);
+  expect_right(problem_in(c, "int4-group32-reordered", {.permute_y = true, .topk_weights = true, .sum_slots = true}),
+               "wgmma", 4);
+  if (c.k % 64 == 0)
+    expect_right(problem_in(c, "int4-group64-reordered", {.permute_x = true, .by_slot = true}), "wgmma", 4);
+  if (c.k % 128 == 0) expect_right(problem_in(c, "uint4-group128-reordered"), "wgmma", 4);
+}
+
 TEST_P(HardRouting, WgmmaQuantises) {
   GpuCase c = GetParam();
   if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
@@ -602,6 +622,22 @@ TEST_F(KernelTest, WrongScalesAndSumsOfFp8AreCaught) {
     if (plant.deep) {  // integers have more bits than its sums
       EXPECT_GT(verdict.mismatches, 0) << plant.plant.fault;
     }
+    backend().load(problem);
+    EXPECT_TRUE(backend().verify({.baseline = {}, .candidate = candidate}).ok) << plant.plant.fault;
+  }
+}
+
+// What makes 4 bits wrong and nothing else.
+TEST_F(KernelTest, WrongWidenedWeightsAreCaught) {
+  if (backend().device().compute_capability != 90) GTEST_SKIP() << "wgmma is for sm_90a";
+  for (const WidenedPlant& plant : kWidenedPlants) {
+    const Problem problem = problem_in({"", 16, 4, 384, 512, 200, "zipf:1"}, plant.format, plant.fusion);
+    const std::string folder = testing::TempDir() + "/moetune-planted-widened";
+    plant_kernels(plant.plant, folder);
+    const std::unique_ptr<Backend> planted = make_cuda_backend(0, {.kernels_folder = folder, .cache = false});
+    planted->load(problem);
+    const Candidate candidate = parse_candidate(kWidened);
+    EXPECT_FALSE(planted->verify({.baseline = {}, .candidate = candidate}).ok) << plant.plant.fault;
     backend().load(problem);
     EXPECT_TRUE(backend().verify({.baseline = {}, .candidate = candidate}).ok) << plant.plant.fault;
   }

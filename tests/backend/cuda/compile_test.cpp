@@ -467,6 +467,15 @@ TEST(SampledCompile, Plants) {
     EXPECT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
     all.push_back({one.plant, candidate.variant->unit(candidate, shape), "sm_90a"});
   }
+  for (const WidenedPlant& one : kWidenedPlants) {
+    Shape shape = shape_of(Dtype::bf16, 384, 512, one.fusion);
+    shape.layer.format = format_named(one.format);
+    const Candidate candidate = parse_candidate(kWidened);
+    EXPECT_EQ(candidate.variant->illegal(candidate, shape, device_of_arch("sm_90a")), std::nullopt);
+    const bool of_pass = one.plant.file.starts_with("service/");
+    all.push_back({one.plant, of_pass ? reorder_unit(shape.layer.format.w) : candidate.variant->unit(candidate, shape),
+                   "sm_90a"});
+  }
   for (const GatePlant& one : kGatePlants) {
     Problem gated = planted_problem();
     gated.shape.fusion = one.fusion;
