@@ -58,7 +58,7 @@ struct Registers {
 constexpr Registers registers(const WgmmaKnobs& k, bool scales = false) {
   if (k.consumers == 1) return {255, 255};
   const bool gathers_first = k.gather == Gather::first;  // its helpers load a row at once
-  if (k.consumers == 4) return {64, 104};
+  if (k.consumers == 4) return copies_rows(k) || gathers_first ? Registers{80, 96} : Registers{64, 104};
   if (k.consumers == 3) return copies_rows(k) || gathers_first ? Registers{80, 144} : Registers{56, 152};
   if (copies_rows(k)) return {88, 208};
   if (gathers_first) return {72, 216};
