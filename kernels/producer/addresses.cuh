@@ -32,7 +32,7 @@ struct BaseAddresses {
   static __forceinline__ const char* w(const Args& args, const Tile& tile) {
     if constexpr (Block::w_in_registers)
       return static_cast<const char*>(args.w) +
-             tile.expert * reordered_blocks(args.n) * reordered_blocks(args.k) * Block::problem.w_block_bytes;
+             tile.expert * reordered_down(args.n) * reordered_across(args.k) * Block::problem.w_block_bytes;
     return static_cast<const char*>(args.w) + bytes_of(tile.expert * args.n * args.k, Block::problem.w_memory_bits);
   }
   // Row `row` of the tile in Y, where rows aren't scattered.

@@ -42,7 +42,7 @@ struct StageBoxes {
     const unsigned full = block.full(stage);
     constexpr int w_rows = Block::w_by_rows ? 0 : Block::block_n, x_rows = Block::x_mn_major ? Block::block_m : 0;
     int w_bytes = bytes_of(w_rows * Block::block_k, Block::problem.w_memory_bits);
-    if constexpr (Block::w_in_registers) w_bytes = w_blocks_here() * Block::halves * Block::problem.w_block_bytes;
+    if constexpr (Block::w_in_registers) w_bytes = w_blocks_down() * Block::halves * Block::problem.w_block_bytes;
     constexpr int x_row_bytes = bytes_of(Block::block_k, Block::problem.x_memory_bits);
     if constexpr (with_w)
       barrier_arrive_expect(full, w_bytes + (x_rows + large * rows.large + small * rows.small) * x_row_bytes);
@@ -66,18 +66,18 @@ struct StageBoxes {
   }
 
  private:
-  // Of a reordered W: blocks along the tile's rows, less those past the expert's last.
-  __forceinline__ int w_blocks_here() const {
-    const int left = static_cast<int>(reordered_blocks(block.args.n - tile.column));
-    return left < Block::block_n / kReorderedRows ? left : Block::block_n / kReorderedRows;
+  // Of a reordered W: blocks down the tile, less those past the expert's last. A block of a cluster may lie past n.
+  __forceinline__ int w_blocks_down() const {
+    const auto left = static_cast<int>(reordered_down(block.args.n)) - tile.column / kReorderedRows;
+    return left < 0 ? 0 : left < Block::block_n / kReorderedRows ? left : Block::block_n / kReorderedRows;
   }
   __forceinline__ void load_w_blocks(int stage, unsigned full, int k) const {
     constexpr int bytes = Block::problem.w_block_bytes;
-    const long long across = reordered_blocks(block.args.k);
+    const long long across = reordered_across(block.args.k);
     const char* from =
         Addresses::w(block.args, tile) + (tile.column / kReorderedRows * across + k / kReorderedColumns) * bytes;
 #pragma unroll 1
-    for (int i = 0; i < w_blocks_here(); ++i, from += across * bytes)
+    for (int i = 0; i < w_blocks_down(); ++i, from += across * bytes)
       load_bytes(shared_address(block.w_block(stage, i, 0)), from, Block::halves * bytes, full);
   }
 

@@ -26,7 +26,7 @@ struct Reorder {
     return interleaved ? 2 * y + up : y + up * (n / 2);
   }
   __device__ __forceinline__ void run(unsigned char* out, long long number, unsigned long long* refused) const {
-    const long long across = reordered_blocks(k), down = reordered_blocks(n), expert = number / (down * across);
+    const long long across = reordered_across(k), down = reordered_down(n), expert = number / (down * across);
     const long long first_row = number / across % down * kReorderedRows, first_k = number % across * kReorderedColumns;
     const long long groups = (k + columns - 1) / columns;
     unsigned char* const block = out + number * W::bytes;
@@ -81,6 +81,6 @@ extern "C" __global__ void reorder(unsigned char* out, const unsigned char* elem
   using Reorder = moetune::Reorder<WeightType>;
   const Reorder pass = {elements,        static_cast<const typename Reorder::Scale*>(scales), zeros, n, k, per_output,
                         interleaved != 0};
-  const long long blocks = experts * moetune::reordered_blocks(n) * moetune::reordered_blocks(k);
+  const long long blocks = experts * moetune::reordered_down(n) * moetune::reordered_across(k);
   for (long long number = blockIdx.x; number < blocks; number += gridDim.x) pass.run(out, number, refused);
 }

@@ -49,27 +49,29 @@ struct WgmmaFromRegisters {
     const int stage = multiplier.stage.index;
     barrier_wait(block.full(stage), multiplier.stage.parity);
     if constexpr (Block::by_rows) fence_async_shared();
-    typename W::Packed packed[units];
-#pragma unroll
-    for (int unit = 0; unit < units; ++unit)
-      packed[unit] = W::read(places, stage * Block::problem.w_stage_bytes(Block::block_n, Block::block_k) +
-                                         (unit % groups * Block::halves + unit / groups) * W::bytes);
-    multiply_units<first_set, 0>(packed, first.b + stage * stage_step, k > 0);
+    multiply_units<first_set, 0>(read<0>(stage), stage, k > 0);
     before = block.empty(stage);
     multiplier.stage.advance();
   }
 
+  template <int unit>
+  __forceinline__ W::Packed read(int stage) const {
+    constexpr int stage_bytes = Block::problem.w_stage_bytes(Block::block_n, Block::block_k);
+    return W::read(places, stage * stage_bytes + (unit % groups * Block::halves + unit / groups) * W::bytes);
+  }
+  // The next unit is read before this one is widened.
   template <int first_set, int unit>
-  __forceinline__ void multiply_units(const W::Packed (&packed)[units], unsigned b, bool accumulate) {
-    if constexpr (unit < units) {
-      constexpr int half = unit / groups, set = (first_set + unit) % 2;
-      widen<set, 0>(packed[unit]);
-      issue_rows<narrowest, unit % groups, set>(b + B::begin(half * W::steps), half > 0 || accumulate);
-      wgmma_wait<1>();  // the unit before, whose registers come next
-      if constexpr (unit == 0)
-        if (accumulate) Multiplier::release(before);
-      multiply_units<first_set, unit + 1>(packed, b, accumulate);
-    }
+  __forceinline__ void multiply_units(const W::Packed& packed, int stage, bool accumulate) {
+    constexpr int half = unit / groups, set = (first_set + unit) % 2;
+    typename W::Packed next;
+    if constexpr (unit + 1 < units) next = read<unit + 1>(stage);
+    widen<set, 0>(packed);
+    issue_rows<narrowest, unit % groups, set>(first.b + stage * stage_step + B::begin(half * W::steps),
+                                              half > 0 || accumulate);
+    wgmma_wait<1>();  // the unit before, whose registers come next
+    if constexpr (unit == 0)
+      if (accumulate) Multiplier::release(before);
+    if constexpr (unit + 1 < units) multiply_units<first_set, unit + 1>(next, stage, accumulate);
   }
 
   template <int set, int step>

@@ -56,7 +56,7 @@ Json operands_of(const Product& p) {
   const Json w = block == 0 ? operand(p, p.b, "read")
                             : operand(operand_name(p.b.matrix), "uint8",
                                       {"experts", fmt::format("ceil_div(n, {})", kReorderedRows),
-                                       fmt::format("ceil_div(k, {}) * {}", kReorderedColumns, block)},
+                                       fmt::format("ceil_div(k, 256) * {}", reordered_across(256) * block)},
                                       "read");
   Json list = {operand(p, p.a, "read"), w, operand(p, p.d, p.accumulates ? "update" : "write"),
                operand("m_sizes", "int32", {"experts"}, "read")};
@@ -319,7 +319,7 @@ Json reorder_json(const ServiceCubins& services) {
   for (const auto& [format, cubin] : services.reorder)
     reorder[format.word] =
         pass(cubins[format.word], "reorder", 128,
-             fmt::format("experts * ceil_div(n, {}) * ceil_div(k, {})", kReorderedRows, kReorderedColumns),
+             fmt::format("experts * ceil_div(n, {}) * ceil_div(k, 256) * {}", kReorderedRows, reordered_across(256)),
              {pointer("reordered"),
               pointer("w"),
               pointer("w_scales"),

@@ -190,8 +190,6 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
     return "wgmma gives Y in fp8 only of all gates before all ups, with n in multiples of 256";
   if (auto reason = illegal_gates(c.block_n, shape)) return reason;
   if (auto reason = illegal_split(c.split, c.block_m, c.block_n, 0, 1, device)) return reason;
-  if (problem.w_in_registers() && reordered_blocks(shape.layer.k) * kReorderedColumns % c.block_k != 0)
-    return fmt::format("block_k must divide k {}, in blocks of {}", shape.layer.k, kReorderedColumns);
   if (problem.sums_rows() && problem.experts > kMaxSortedExperts)
     return fmt::format("wgmma has no dw for more than {} experts: each block sorts them", kMaxSortedExperts);
   if (auto reason = illegal_tile(c, problem)) return reason;

@@ -66,7 +66,7 @@ int64_t reordered_block_bytes(const OperandType& type) {
 }
 
 int64_t reordered_w_bytes(const Product& product) {
-  return experts(product) * reordered_blocks(product.n) * reordered_blocks(product.k) *
+  return experts(product) * reordered_down(product.n) * reordered_across(product.k) *
          reordered_block_bytes(product.b.type);
 }
 

@@ -163,7 +163,7 @@ void Services::reorder(const OperandType& type, const ReorderedRows& r, cudaStre
   if (!module) module = compile_service(text, options_);
   const DeviceBuffer refused(8);
   set_in_order(refused.data(), 0, 8, stream);
-  const int64_t blocks = r.experts * reordered_blocks(r.n) * reordered_blocks(r.k);
+  const int64_t blocks = r.experts * reordered_down(r.n) * reordered_across(r.k);
   launch(module->kernel("reorder"), blocks_for(blocks), 128, stream, r.out, r.elements, r.scales, r.zeros,
          refused.as<unsigned long long>(), r.experts, r.n, r.k, r.combines_gates ? 2 : 1, int{r.interleaved});
   require(cudaStreamSynchronize(stream), "cannot reorder W");
