@@ -94,9 +94,7 @@ __forceinline__ unsigned load_relaxed(const unsigned* word) {
 
 // From shared memory, in the order of the program.
 __forceinline__ void load_shared(uint4& to, unsigned from) {
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
-               : "r"(from));
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w) : "r"(from));
 }
 __forceinline__ void load_shared(unsigned& low, unsigned& high, unsigned from) {
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(from));

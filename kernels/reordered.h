@@ -15,7 +15,8 @@ constexpr int reordered_bytes(int group_columns, int scale_bytes, bool zero_poin
   const int elements = kReorderedRows * kReorderedColumns / 2;
   return elements + kReorderedRows * reordered_groups(group_columns) * (scale_bytes + (zero_points ? 1 : 0));
 }
-/// Blocks that cover `rows` rows, and `columns` columns: those of whole steps along k, of the longest that kernels take.
+/// Blocks that cover `rows` rows, and `columns` columns: those of whole steps along k, of the longest that kernels
+/// take.
 template <class Count>
 constexpr Count reordered_down(Count rows) {
   return (rows + kReorderedRows - 1) / kReorderedRows;

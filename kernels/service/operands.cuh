@@ -28,9 +28,7 @@ __device__ __forceinline__ void fill_packed(Packed* out, unsigned long long coun
   for (unsigned long long i = static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count / 2;
        i += step) {
     const unsigned long long h = splitmix64(base + i);
-    const auto element = [&](unsigned bits) {
-      return nibble_of<Packed>(factor * filled_value(filling, bits, most));
-    };
+    const auto element = [&](unsigned bits) { return nibble_of<Packed>(factor * filled_value(filling, bits, most)); };
     out[i] = {
         static_cast<unsigned char>(element(static_cast<unsigned>(h)) | element(static_cast<unsigned>(h >> 32)) << 4)};
   }

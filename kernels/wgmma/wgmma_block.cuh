@@ -40,7 +40,7 @@ struct WgmmaBlock : Config {
   static constexpr bool swapped = knobs.swap, alternates = pingpong(knobs), dynamic = knobs.tiles == TileOrder::dynamic;
   static constexpr bool x_by_rows = !knobs.tma_x, w_by_rows = !knobs.tma_w;  // with cp.async, by four warps
   static constexpr bool has_scales = problem.x_scale_bytes > 0;
-  static constexpr bool warps_read = has_scales || w_in_registers;  // of a stage, each for itself
+  static constexpr bool warps_read = has_scales || w_in_registers;           // of a stage, each for itself
   static constexpr bool scales_by_warp = has_scales && !copies_rows(knobs);  // of the producer, that does nothing else
   static constexpr bool by_rows = copies_rows(knobs), by_boxes = knobs.tma_x || knobs.tma_w;
   static constexpr int cluster_m = knobs.cluster == Cluster::m ? 2 : 1, cluster_n = knobs.cluster == Cluster::n ? 2 : 1;

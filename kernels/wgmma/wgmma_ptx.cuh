@@ -134,14 +134,14 @@ __forceinline__ void write_sums(const float (&d)[size]) {
 
 // Operands in registers, two sets of four steps of four registers each, known to the assembler alone as sums are: where
 // wgmma of several widths took values of the compiler, each width would have registers of its own.
-__forceinline__ void declare_operands() {
-  asm volatile(".reg .b32 operand0_<16>; .reg .b32 operand1_<16>;");
-}
+__forceinline__ void declare_operands() { asm volatile(".reg .b32 operand0_<16>; .reg .b32 operand1_<16>;"); }
 template <int set, int step>
 __forceinline__ void write_operand(const unsigned (&a)[4]) {
-  asm volatile("mov.b32 operand%4_%5, %0; mov.b32 operand%4_%6, %1; mov.b32 operand%4_%7, %2; mov.b32 operand%4_%8, %3;"
-               ::"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "n"(set), "n"(step * 4), "n"(step * 4 + 1),
-                 "n"(step * 4 + 2), "n"(step * 4 + 3));
+  asm volatile(
+      "mov.b32 operand%4_%5, %0; mov.b32 operand%4_%6, %1; mov.b32 operand%4_%7, %2; mov.b32 operand%4_%8, %3;" ::"r"(
+          a[0]),
+      "r"(a[1]), "r"(a[2]), "r"(a[3]), "n"(set), "n"(step * 4), "n"(step * 4 + 1), "n"(step * 4 + 2),
+      "n"(step * 4 + 3));
 }
 
 // clang-format off

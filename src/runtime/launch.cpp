@@ -103,9 +103,9 @@ int closeness(std::string_view arch, int capability) {
 Sizes any_sizes() {
   Sizes sizes;
   for (const char* name :
-       {"m",       "n",           "k",      "experts", "top_k",     "tokens",     "slots",        "rows",
-        "x_rows",  "w_rows",      "y_rows", "held",    "blocks",    "processors", "first_expert", "type",
-        "sigmoid", "renormalize", "scale",  "groups",  "top_groups"})
+       {"m",       "n",           "k",      "experts", "top_k",      "tokens",     "slots",        "rows",
+        "x_rows",  "w_rows",      "y_rows", "held",    "blocks",     "processors", "first_expert", "type",
+        "sigmoid", "renormalize", "scale",  "groups",  "top_groups", "per_output", "interleaved"})
     sizes[name] = 1;
   for (const char* name : kScaleStrides) sizes[name] = 1;
   return sizes;

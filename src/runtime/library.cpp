@@ -57,9 +57,9 @@ int64_t held_blocks(CUfunction function, const JsonAt& launch, int processors) {
 
 // Names of elements as manifests have them.
 int64_t element_bits(std::string_view dtype) {
-  constexpr std::pair<std::string_view, int64_t> kBits[] = {{"bf16", 16},  {"fp16", 16}, {"fp32", 32},
-                                                            {"int32", 32}, {"fp8", 8},   {"int8", 8},
-                                                            {"uint8", 8},  {"int4", 4},  {"uint4", 4}};
+  constexpr std::pair<std::string_view, int64_t> kBits[] = {{"bf16", 16}, {"fp16", 16}, {"fp32", 32}, {"int32", 32},
+                                                            {"fp8", 8},   {"int8", 8},  {"uint8", 8}, {"int4", 4},
+                                                            {"uint4", 4}, {"e2m1", 4},  {"e8m0", 8}};
   for (const auto& [name, bits] : kBits)
     if (name == dtype) return bits;
   throw request_error("the manifest has an operand of " + std::string(dtype) + ", which this library does not know",

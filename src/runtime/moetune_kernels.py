@@ -173,10 +173,12 @@ class Need(typing.NamedTuple):
 
     @classmethod
     def of(cls, need):
-        """From the C interface. Two elements of 4 bits are one of torch.uint8."""
+        """From the C interface. Two elements of 4 bits are one of torch.uint8, and so is a power of two (e8m0)."""
         dtype, shape = need.dtype.decode(), need.shape[:need.dims]
-        if dtype in ("int4", "uint4"):
+        if dtype in ("int4", "uint4", "e2m1"):
             dtype, shape = "uint8", [*shape[:-1], shape[-1] // 2]
+        elif dtype == "e8m0":
+            dtype = "uint8"
         return cls(need.name.decode(), dtype, shape, bool(need.exact), need.top_k)
 
     @property

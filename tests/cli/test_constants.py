@@ -64,7 +64,7 @@ def test_words_of_formats():
     packer = module("scripts/pack_triton.py")
     format_of = functions("scripts/served_moe.py", "Format", "format_of")["format_of"]
     assert set(packer.DTYPES) <= set(FORMATS)
-    assert {word for word in FORMATS if re.match("u?int", word)} == {word for word in packer.DTYPES if "int" in word}
+    assert {word for word in FORMATS if re.match("u?int(?!.*reordered)", word)} == {word for word in packer.DTYPES if "int" in word}
     for word in packer.DTYPES:
         format = format_of(word)
         assert {format.x, format.w, format.y} <= set(ELEMENTS), word
@@ -76,8 +76,9 @@ def test_elements():
     assert set(maker.BYTES) == set(maker.TORCH) <= set(ELEMENTS)
     for element, name in maker.TORCH.items():
         assert kernels["_TORCH_DTYPES"][element] == f"torch.{name}"
-    assert set(ELEMENTS) - set(kernels["_TORCH_DTYPES"]) == {"int4", "uint4"}  # which lie in bytes
+    assert set(ELEMENTS) - set(kernels["_TORCH_DTYPES"]) == {"int4", "uint4", "e2m1", "e8m0"}  # which lie in bytes
     library = (SOURCE / "src/runtime/library.cpp").read_text()
-    assert dict(re.findall(r'\{"(u?[bfpint]+\d+)", +(\d+)\}', library)) == {
-        element: re.search(r"\d+$", element)[0] for element in ELEMENTS}
+    bits = {"e2m1": "4", "e8m0": "8"}
+    assert dict(re.findall(r'\{"([a-z]+\d\w*)", +(\d+)\}', library)) == {
+        element: bits.get(element) or re.search(r"\d+$", element)[0] for element in ELEMENTS}
     assert set(maker.FUSIONS) <= set(COMMON["cell"]["properties"])

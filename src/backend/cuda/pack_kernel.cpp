@@ -20,7 +20,7 @@ constexpr int kFill = 0xff;  // what buffers hold before the first launch: NaNs,
 const char* address_of(const std::string& name, const Operands& o, int set) {
   const Product& p = o.product;
   if (name == operand_name(p.a.matrix)) return o.a.of(set);
-  if (name == operand_name(p.b.matrix)) return o.b.of(set);
+  if (name == operand_name(p.b.matrix)) return (p.b.type.reordered ? o.b_reordered : o.b).of(set);
   if (name == operand_name(p.d.matrix)) return o.d.of(set);
   if (name == "x_scales") return o.a_scales.of(set);
   if (name == "x_scales_mn_major") return o.a_mn_scales.of(set);

@@ -155,6 +155,7 @@ void require_handed_over(const JsonAt& operands, const Pack& pack) {
     if (quantises(p)) known["y_scales"] = "fp32";
     if (computation.op == Op::fwd) known["bias"] = name(p.d.type.dtype);
     for (const Operand* operand : {&p.a, &p.b, &p.d}) known[operand_name(operand->matrix)] = name(operand->type.dtype);
+    if (p.b.type.reordered) known[operand_name(p.b.matrix)] = "uint8";  // scales and zero points lie in it
     each(operands, [&](const JsonAt& operand) {
       const auto found = known.find(operand["name"].string());
       if (found == known.end())
