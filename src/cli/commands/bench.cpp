@@ -224,6 +224,8 @@ Exit run_bench(BenchOptions options, const Invocation& invocation) {
                         "name the cell with --projection up or down and --gated, --permute-x, ...");
   const Peers peers = options.peers.empty() ? Peers{} : read_peers(options.peers);
   TunedTable tuned, layers;
+  if (options.contenders.table.empty() && options.contenders.candidates.empty())
+    choose_weight_order(options.cells, options.device, {}, invocation.terminal);
   const std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal, &tuned);
   const std::vector<Cell> cells = mapped(work, &CellWork::cell);
   require_problems(cells);

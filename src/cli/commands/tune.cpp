@@ -86,16 +86,6 @@ void note_missing_models(const TuneRequest& request, const DeviceInfo& device, c
                              fmt::join(without, ", ")));
 }
 
-// Notes weights that wgmma would read reordered: in rows they are left to slower kernels.
-void note_weights_in_rows(const TuneRequest& request, const DeviceInfo& device, const Terminal& terminal) {
-  const auto in_rows = [](const Cell& cell) {
-    const OperandType& w = cell.shape.layer.format.w;
-    return bits(w.dtype) == 4 && !w.reordered;
-  };
-  if (device.compute_capability == 90 && std::ranges::any_of(request.cells, in_rows))
-    note(terminal, "W of 4 bits lies in rows, which wgmma does not read: it takes --weights reordered");
-}
-
 // Keeps only the cells of this shard in the request, and puts its number into the file names.
 void take_shard(TuneOptions& options, TuneRequest& request, Whole& whole, const Terminal& terminal) {
   const Shard shard = choose_shard(options.shard, [](const char* name) { return std::getenv(name); });
@@ -158,9 +148,7 @@ void prepare(const TuneOptions& options, TuneRequest& request, Whole& whole, std
   if (!options.dry_run)  // which shows first what is pruned
     require_candidates(request.cells, request.space, device, "--dry-run shows what is pruned and why");
   if (lists_candidates(request.strategy) && drawn_candidates(request) == 0) require_listable(request.space, device);
-  if (options.quiet) return;
-  note_missing_models(request, device, invocation.terminal);
-  note_weights_in_rows(request, device, invocation.terminal);
+  if (!options.quiet) note_missing_models(request, device, invocation.terminal);
 }
 
 Files files_of(const TuneOptions& options, const std::vector<Cell>& cells) {
@@ -364,6 +352,7 @@ Exit run_tune(TuneOptions options, const Invocation& invocation) {
     if (options.dry_run) return print(served_plan_text(*served, options)), Exit::yes;
     make_pack(*served, options, invocation);
   }
+  if (!served) choose_weight_order(options.cells, options.device, options.search.variants, invocation.terminal);
   if (options.output.empty()) options.output = "moetune-table.json";
   options.catalog = Catalog(options.device.packs);
   note_packs(options.catalog, invocation.terminal);

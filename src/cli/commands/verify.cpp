@@ -224,6 +224,8 @@ Exit run_verify(VerifyOptions options, const Invocation& invocation) {
   const Filter filter = options.cells.filter;
   if (options.contenders.table.empty()) options.cells.filter = {};  // candidates may hold it where ids do not
   TunedTable tuned;
+  if (options.contenders.table.empty() && options.contenders.candidates.empty())
+    choose_weight_order(options.cells, options.device, options.search.variants, invocation.terminal);
   std::vector<CellWork> work = make_work(options.cells, options.contenders, catalog, invocation.terminal, &tuned);
   const double repeat_for = options.repeat_for.value_or(0);
   static_cast<void>(source_of(options, {}, catalog));  // wrong words end the command before a device is opened

@@ -163,7 +163,8 @@ std::vector<CellOption> options_of_cells() {
       flag("fast_sums", "Sum fp8 in the tensor core's registers alone (--scales channel, tensor)",
            [](Request& request) -> bool& { return request.fast_sums; }),
       list("weights",
-           "Of 4 bits: W as it lies in rows (as-is), or reordered once ahead of time, as wgmma reads it [as-is]",
+           "Of 4 bits: W as it lies in rows (as-is), or reordered once ahead of time, as wgmma reads it [reordered "
+           "where wgmma runs]",
            &Request::weights, parse_weight_order, one_of({"as-is", "reordered"})),
       number("zero_experts", "Experts that a router picks too and that compute nothing (LongCat) [of the model, or 0]",
              "N", &Request::zero_experts, kMaxExperts),

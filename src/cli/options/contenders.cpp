@@ -122,6 +122,18 @@ std::string wrong_results_text(const std::vector<VerifiedCandidate>& verified, c
          "Again: " + shell_line(verify_arguments(wrong->first.cell, wrong->first.candidate, device)) + "\n";
 }
 
+void choose_weight_order(CellOptions& cells, const DeviceOptions& device, const std::vector<std::string>& variants,
+                         const Terminal& terminal) {
+  if (!cells.request.weights.empty() || !cells.suite.empty() || !device.packs.empty()) return;
+  const std::vector<std::string> named = list_words(variants, "--variant");
+  if (!named.empty() && !contains(named, "wgmma")) return;
+  const auto may_be = [](const Cell& cell) { return may_be_reordered(cell.shape.layer.format.dtype); };
+  if (device.device == "cpu" || std::ranges::none_of(make_cells(cells), may_be)) return;
+  if (open_worker(device)->device().compute_capability != 90) return;
+  cells.request.weights = {WeightOrder::reordered};
+  note(terminal, "W of 4 bits is reordered ahead of time, as wgmma reads it: --weights as-is leaves it in rows");
+}
+
 std::vector<VerifiedCandidate> verified_candidates(const std::vector<EntrantResult>& results) {
   std::vector<VerifiedCandidate> verified;
   for (const EntrantResult& result : results)

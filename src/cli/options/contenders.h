@@ -36,6 +36,11 @@ void require_knobs(const SearchOptions& options, const SearchSpace& space, const
 /// --max-candidates as a number, 0 where not given. Exit::request where no space is named that it could be of.
 int64_t candidate_limit(const SearchOptions& options);
 
+/// Where --weights is not given, has W of 4 bits reordered for a GPU whose wgmma reads it so, and notes it; not with
+/// packs or other variants, whose kernels read rows, and not of a suite. Opens the device if W has 4 bits.
+void choose_weight_order(CellOptions& cells, const DeviceOptions& device, const std::vector<std::string>& variants,
+                         const Terminal& terminal);
+
 /// --candidate texts, knobs that they don't name unset; duplicates dropped.
 std::vector<Candidate> parse_candidates(const std::vector<std::string>& texts, const Catalog& catalog);
 

@@ -178,9 +178,9 @@ std::optional<std::string> wgmma_illegal(const Knobs& c, const Shape& shape, con
           unsupported("wgmma", shape, {Dtype::bf16, Dtype::fp16, Dtype::fp8, Dtype::int4, Dtype::uint4, Dtype::e2m1},
                       {Op::fwd, Op::dx, Op::dw}))
     return reason;
+  if (device.compute_capability != 90) return "wgmma needs sm_90a";
   if (bits(shape.layer.format.w.dtype) == 4 && !shape.layer.format.w.reordered)
     return "wgmma reads 4 bits of a reordered W: --weights reordered";
-  if (device.compute_capability != 90) return "wgmma needs sm_90a";
   const int64_t k_step = multiplies_fp8(shape.layer.format) ? 16 : 8;
   if (shape.layer.k % k_step != 0 || shape.layer.n % 8 != 0)
     return k_step == 8 ? "wgmma needs n and k in multiples of 8"
